@@ -71,10 +71,10 @@ function player({ id }) {
 }
 
 function conversation(call) {
-	const texts = Array.isArray(call.turns) ? call.turns : [];
+	const turns = Array.isArray(call.turns) ? call.turns : [];
 	const facts = [
 		call.turns_cut ? `${call.turns_cut} earlier texts were dropped.` : '',
-		texts.length ? '' : 'Nothing was said, or the bot reports no texts.',
+		turns.length ? '' : 'Nothing was said, or the bot reports no texts.',
 		call.keys ? `${call.keys} key${call.keys === 1 ? '' : 's'} pressed.` : '',
 		call.functions?.length ? `Functions: ${call.functions.join(', ')}.` : '',
 		call.recording ? `Its sound is in ${call.recording}.` : '',
@@ -84,13 +84,13 @@ function conversation(call) {
 		call.provider_error ? `The provider says: ${call.provider_error}` : '',
 	].filter(Boolean);
 	const sound = call.recording && call.state === 'ended' ? [player(call)] : [];
-	return [...sound, make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : [], ...pastCharts(call.network?.series)];
+	return [...sound, make('ol', 'talk', ...turns.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : [], ...pastCharts(call.network?.series)];
 }
 
 /** What calls are chosen by: the field, its words, and its value of a call. */
 const FILTERS = [
-	['number', 'Number or name', ({ from, to }) => from ?? to],
-	['day', 'Day', ({ started }) => new Date(started).toDateString()],
+	['number', 'Number or name', ({ caller, callee }) => caller ?? callee],
+	['day', 'Day', ({ startedAt }) => new Date(startedAt).toDateString()],
 	['bot', 'All bots', ({ bot }) => bot],
 	['transport', 'All transports', ({ transport }) => transport, ({ transport }) => labelOf(transport)],
 	['outcome', 'All ends', ({ outcome }) => outcome, ({ reason }) => reason],

@@ -105,7 +105,7 @@ test('a lost connection ends it, and one that was stopped before the answer is e
 });
 
 test('a live call that allows listening has the button, until it ends', async () => {
-	const call = { id: 'c1', transport: 'webrtc', started: '2026-01-02T09:14:00.000Z', duration_ms: 1000, state: 'live', listen_in: true };
+	const call = { id: 'c1', transport: 'webrtc', startedAt: '2026-01-02T09:14:00.000Z', duration_ms: 1000, state: 'live', listen_in: true };
 	let calls = [call, { ...call, id: 'c2', listen_in: false }, { ...call, id: 'c3', state: 'ended' }];
 	setGlobal('fetch', async (url) => (url.pathname === '/calls' ? new Response(JSON.stringify({ calls, next: null })) : new Response('{}', { status: 404 })));
 	const own = callList(() => {});

@@ -232,7 +232,7 @@ test('what a runner tells is text', async () => {
 // ---- calls
 
 const CALL = {
-	id: 'c1', transport: 'telephony_a', from: '+4366012345', to: '+431', started: '2026-01-02T09:14:00.000Z', duration_ms: 75_400, state: 'ended',
+	id: 'c1', transport: 'telephony_a', caller: '+4366012345', callee: '+431', startedAt: '2026-01-02T09:14:00.000Z', duration_ms: 75_400, state: 'ended',
 	outcome: 'left', reason: 'caller left', endedBy: 'caller', interruptions: 1, answers: 2, latency_ms: 812, latency_max_ms: 900,
 };
 const TEXTS = [
@@ -250,7 +250,7 @@ async function open(own, nth = 0) {
 }
 
 test('calls are listed with who called and why they ended, and a call opens with what was said', async () => {
-	const own = list({ calls: [200, { calls: [CALL, { ...CALL, id: 'c2', from: null, answers: 0, latency_ms: null, interruptions: 0 }], next: null }], call: { c1: { ...CALL, texts: TEXTS, keys: 3, functions: ['light_on'] } } });
+	const own = list({ calls: [200, { calls: [CALL, { ...CALL, id: 'c2', caller: null, answers: 0, latency_ms: null, interruptions: 0 }], next: null }], call: { c1: { ...CALL, turns: TEXTS, keys: 3, functions: ['light_on'] } } });
 	await own.show();
 	const summaries = own.find('calls-list').children.map((item) => item.querySelector('summary').children.slice(1).map(({ textContent }) => textContent));
 	const label = labelOf('telephony_a');
@@ -284,8 +284,8 @@ test('calls are chosen by what they differ in', async () => {
 	await own.show();
 	const shown = () => own.view.querySelector('form').children.filter(({ hidden }) => !hidden).map(({ name }) => name);
 	assert.deepEqual(shown(), [], 'nothing to choose');
-	const other = { ...CALL, id: 'c2', transport: 'webrtc', from: null, to: null, bot: 'sales', started: '2026-01-04T09:14:00.000Z', outcome: 'bot_failed', reason: 'the bot failed' };
-	own.answers.calls = [200, { calls: [{ ...CALL, bot: 'menu' }, other, { ...CALL, from: '+499999' }], next: null }];
+	const other = { ...CALL, id: 'c2', transport: 'webrtc', caller: null, callee: null, bot: 'sales', startedAt: '2026-01-04T09:14:00.000Z', outcome: 'bot_failed', reason: 'the bot failed' };
+	own.answers.calls = [200, { calls: [{ ...CALL, bot: 'menu' }, other, { ...CALL, caller: '+499999' }], next: null }];
 	await own.later();
 	assert.deepEqual(shown(), ['number', 'day', 'bot', 'transport', 'outcome']);
 	const words = (name) => field(own, name).children.map(({ textContent }) => textContent);
@@ -366,7 +366,7 @@ test('an opened call has charts of what was measured over its time', async () =>
 });
 
 test('a caller without a number is known by the address', async () => {
-	const own = list({ calls: [200, { calls: [{ ...CALL, from: null, to: null, address: '192.0.2.1' }], next: null }] });
+	const own = list({ calls: [200, { calls: [{ ...CALL, caller: null, callee: null, address: '192.0.2.1' }], next: null }] });
 	await own.show();
 	assert.match(own.find('calls-list').textContent, /192\.0\.2\.1/);
 	own.shown.show(false);
@@ -395,7 +395,7 @@ test('a live call is listed once: its record has what the session says, and the 
 });
 
 test('the recording of a call that is over is played', async () => {
-	const recorded = { ...CALL, recording: 'call-c1.wav', texts: [] };
+	const recorded = { ...CALL, recording: 'call-c1.wav', turns: [] };
 	const live = { ...recorded, id: 'c2', state: 'live' };
 	const own = list({ calls: [200, { calls: [recorded, live, { ...recorded, id: 'c3' }], next: null }], call: { c1: recorded, c2: live, c3: { ...recorded, id: 'c3' }, 'c1/recording': 'sound' } });
 	await own.show();
@@ -415,16 +415,16 @@ test('the recording of a call that is over is played', async () => {
 
 test('a live call that is open goes on, and one that is closed is not asked for', async () => {
 	const live = { ...CALL, state: 'live', reason: null };
-	const own = list({ calls: [200, { calls: [live, { ...live, id: 'c2' }], next: null }], call: { c1: { ...live, texts: [] } } });
+	const own = list({ calls: [200, { calls: [live, { ...live, id: 'c2' }], next: null }], call: { c1: { ...live, turns: [] } } });
 	await own.show();
 	const details = await open(own);
 	assert.match(details.textContent, /Nothing was said/);
-	own.answers.call.c1 = { ...live, texts: TEXTS };
+	own.answers.call.c1 = { ...live, turns: TEXTS };
 	await own.later();
 	assert.equal(details.querySelector('ol').children.length, 2);
 	assert.ok(!own.asked.includes('/calls/c2'));
 	own.answers.calls = [200, { calls: [CALL], next: null }];
-	own.answers.call.c1 = { ...CALL, texts: TEXTS };
+	own.answers.call.c1 = { ...CALL, turns: TEXTS };
 	await own.later();
 	assert.match(own.find('calls-list').textContent, /caller left/);
 	const asked = own.asked.length;
@@ -483,7 +483,7 @@ test('the list follows the stream of events, and is asked for now and then witho
 
 test('what callers said is text', async () => {
 	const hostile = '<img src=x onerror=alert(1)>';
-	const own = list({ calls: [200, { calls: [{ ...CALL, from: hostile, reason: hostile }], next: null }], call: { c1: { ...CALL, texts: [{ ...TEXTS[1], text: hostile, stages: [{ name: hostile, ms: 1 }] }], functions: [hostile], bot_error: hostile, provider_error: hostile } } });
+	const own = list({ calls: [200, { calls: [{ ...CALL, caller: hostile, reason: hostile }], next: null }], call: { c1: { ...CALL, turns: [{ ...TEXTS[1], text: hostile, stages: [{ name: hostile, ms: 1 }] }], functions: [hostile], bot_error: hostile, provider_error: hostile } } });
 	await own.show();
 	await open(own);
 	assert.ok(!own.view.all().some(({ tagName }) => tagName === 'IMG'));
