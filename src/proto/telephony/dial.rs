@@ -20,7 +20,6 @@ pub use super::outgoing::OutgoingCall;
 use super::provider::Provider;
 use super::settings::Settings;
 use crate::answered_by::AnsweredBy;
-use crate::bots;
 use crate::calls::CallOutcome;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
 use crate::server::form;
