@@ -36,7 +36,7 @@ async fn receive(mut events: Events, output: Output, pc_id: &str, allow: watch::
     let mut quiet_frames = 0;
     while let Some(event) = events.recv().await {
         match event {
-            Event::Joined | Event::Resumed => {
+            Event::Joined | Event::Restored => {
                 output.send_message(json!({"type": "hello", "pc_id": pc_id}).to_string())?;
                 allow.send_replace(true);
             }

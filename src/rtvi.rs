@@ -92,10 +92,13 @@ pub enum RtviEvent {
     /// The name or the attributes of a participant have changed, such as the state of a telephone's
     /// call.
     ParticipantChanged(Participant),
-    /// The caller hears nothing of the bot (`true`), or hears it again: an administrator of the
-    /// room has muted it, or the caller of a WebRTC call holds the call.
-    #[doc(alias = "hold")]
+    /// An administrator of the room has muted the bot (`true`): the caller hears nothing of it. `false`:
+    /// the bot is heard again.
     Muted(bool),
+    /// The caller of a WebRTC call holds the call, and hears nothing of the bot.
+    Held,
+    /// The caller takes the call up again after [`RtviEvent::Held`].
+    Resumed,
     /// Who answered a call that the runner dialled, once the provider has detected it.
     AnsweredBy(AnsweredBy),
     /// A participant of the room began or stopped to speak, according to the room's server.
@@ -110,7 +113,7 @@ pub enum RtviEvent {
     /// Nothing has arrived from the caller for some seconds. The session stays open for a while.
     Lost,
     /// The caller is back after [`RtviEvent::Lost`].
-    Resumed,
+    Restored,
     /// The session is over. No event follows.
     Left(LeaveReason),
 }
@@ -456,11 +459,13 @@ impl Rtvi {
             Some(Event::ParticipantLeft(who)) => self.enqueue(RtviEvent::ParticipantLeft(who)),
             Some(Event::ParticipantChanged(who)) => self.enqueue(RtviEvent::ParticipantChanged(who)),
             Some(Event::Muted(muted)) => self.enqueue(RtviEvent::Muted(muted)),
+            Some(Event::Held) => self.enqueue(RtviEvent::Held),
+            Some(Event::Resumed) => self.enqueue(RtviEvent::Resumed),
             Some(Event::Speaking { identity, speaking }) => self.enqueue(RtviEvent::Speaking { identity, speaking }),
             Some(Event::AnsweredBy(by)) => self.enqueue(RtviEvent::AnsweredBy(by)),
             Some(Event::JoinFailed(why)) => self.enqueue(RtviEvent::JoinFailed(why)),
             Some(Event::Lost) => self.enqueue(RtviEvent::Lost),
-            Some(Event::Resumed) => self.enqueue(RtviEvent::Resumed),
+            Some(Event::Restored) => self.enqueue(RtviEvent::Restored),
             Some(Event::Left(reason)) => self.leave(reason),
         }
     }

@@ -97,8 +97,9 @@ fn calls_that_find_no_place_are_recorded() {
         let reply = http::request(runner.addr, "POST", "/", &headers, form.as_bytes()).expect("an answer");
         assert_eq!(reply.status, 503);
     }
-    let members =
-        |call: &Value| ["transport", "provider", "caller", "callee", "endedBy", "state"].map(|member| call[member].clone());
+    let members = |call: &Value| {
+        ["transport", "provider", "caller", "callee", "endedBy", "state"].map(|member| call[member].clone())
+    };
     let [telephony, twilio] = ["telephony_a", "twilio"].map(Value::from);
     let (runner_ended, ended) = (json!("runner"), json!("ended"));
     let of = |from: Value, to: Value| [&telephony, &twilio, &from, &to, &runner_ended, &ended].map(Value::clone);

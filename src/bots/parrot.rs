@@ -168,7 +168,7 @@ impl<E: SpeechDetector> Parrot<E> {
                     self.stop();
                 }
             }
-            RtviEvent::Resumed => {
+            RtviEvent::Restored => {
                 self.last_active = now;
                 self.show("There you are again.");
             }

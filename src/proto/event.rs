@@ -131,10 +131,12 @@ pub enum SessionEvent {
     ParticipantLeft(Participant),
     /// The name, the kind or the attributes of a participant changed.
     ParticipantChanged(Participant),
-    /// The caller hears nothing of the bot, or hears it again: an administrator of the room has
-    /// muted it, or the caller holds the call.
-    #[doc(alias = "hold")]
+    /// An administrator of the room has muted the bot, or unmuted it.
     Muted(bool),
+    /// The caller of a WebRTC call holds the call.
+    Held,
+    /// The caller takes the call up again after [`SessionEvent::Held`].
+    Resumed,
     Speaking {
         identity: Arc<str>,
         speaking: bool,
@@ -145,7 +147,8 @@ pub enum SessionEvent {
     /// follows.
     JoinFailed(String),
     Lost,
-    Resumed,
+    /// The caller is back after [`SessionEvent::Lost`].
+    Restored,
     /// The session is over for the bot; it may still send a goodbye.
     Left(LeaveReason),
 }

@@ -178,7 +178,11 @@ fn participant_event(kind: &str, who: &Participant) -> String {
     message.to_string()
 }
 
-/// Returns the message for a bot that the caller hears no more, or hears again.
+/// The message for a bot when the caller holds the call, and when the caller takes it up again.
+pub const HELD: &str = r#"{"type":"held"}"#;
+pub const RESUMED: &str = r#"{"type":"resumed"}"#;
+
+/// Returns the message for a bot that an administrator of a room has muted, or unmuted.
 pub fn muted(muted: bool) -> String {
     json!({"type": "muted", "muted": muted}).to_string()
 }

@@ -463,7 +463,7 @@ fn events_arrive_in_order() {
     );
     caller.send("ui-event", "3", json!({"event": "click"}));
     caller.transport_side.push(Event::Lost);
-    caller.transport_side.push(Event::Resumed);
+    caller.transport_side.push(Event::Restored);
     let events = take_events(&mut rtvi);
     let [
         RtviEvent::Joined,
@@ -474,7 +474,7 @@ fn events_arrive_in_order() {
         RtviEvent::Text { content, options },
         RtviEvent::Request(Request::UiEvent { event, .. }),
         RtviEvent::Lost,
-        RtviEvent::Resumed,
+        RtviEvent::Restored,
     ] = &events[..]
     else {
         panic!("{events:?}");

@@ -43,10 +43,13 @@ pub enum Event {
     /// The name or the attributes of a participant have changed, such as the state of a telephone's
     /// call. See [`Participant::call_status`].
     ParticipantChanged(Participant),
-    /// The caller hears nothing of the bot (`true`), or hears it again: an administrator of the
-    /// room has muted it, or the caller of a WebRTC call holds the call.
-    #[doc(alias = "hold")]
+    /// An administrator of the room has muted the bot (`true`): the caller hears nothing of it. `false`:
+    /// the bot is heard again.
     Muted(bool),
+    /// The caller of a WebRTC call holds the call, and hears nothing of the bot.
+    Held,
+    /// The caller takes the call up again after [`Event::Held`].
+    Resumed,
     /// A participant of the room began or stopped to speak, according to the room's server.
     Speaking {
         /// The participant's identity.
@@ -62,7 +65,7 @@ pub enum Event {
     /// Nothing has arrived from the caller for some seconds. The session stays open for a while.
     Lost,
     /// The caller is back after [`Event::Lost`].
-    Resumed,
+    Restored,
     /// The session is over. No event follows.
     Left(LeaveReason),
 }
@@ -80,11 +83,13 @@ impl From<event::SessionEvent> for Event {
             event::SessionEvent::ParticipantLeft(who) => Event::ParticipantLeft(who),
             event::SessionEvent::ParticipantChanged(who) => Event::ParticipantChanged(who),
             event::SessionEvent::Muted(muted) => Event::Muted(muted),
+            event::SessionEvent::Held => Event::Held,
+            event::SessionEvent::Resumed => Event::Resumed,
             event::SessionEvent::Speaking { identity, speaking } => Event::Speaking { identity, speaking },
             event::SessionEvent::AnsweredBy(by) => Event::AnsweredBy(by),
             event::SessionEvent::JoinFailed(why) => Event::JoinFailed(why),
             event::SessionEvent::Lost => Event::Lost,
-            event::SessionEvent::Resumed => Event::Resumed,
+            event::SessionEvent::Restored => Event::Restored,
             event::SessionEvent::Left(reason) => Event::Left(reason),
         }
     }

@@ -121,6 +121,8 @@ impl RealtimeBot {
             RtviEvent::Audio(frame) => self.engine.handle_audio(&frame, now),
             RtviEvent::Text { content, options } => self.engine.handle_text(&content, options, now),
             RtviEvent::Muted(is_muted) => self.engine.handle_hold(is_muted, now),
+            RtviEvent::Held => self.engine.handle_hold(true, now),
+            RtviEvent::Resumed => self.engine.handle_hold(false, now),
             RtviEvent::Dtmf(key) => self.engine.handle_dtmf(key, now),
             RtviEvent::Request(Request::FunctionResult(result)) => {
                 self.engine

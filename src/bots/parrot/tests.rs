@@ -350,7 +350,7 @@ fn every_action_of_the_caller_restarts_the_idle_timeout() {
         |call| call.caller.send("send-text", "1", json!({"content": "hello"})),
         |call| call.caller.send("client-message", "1", json!({"t": "x"})),
         |call| call.caller.transport_side.push(Event::Dtmf('5')),
-        |call| call.caller.transport_side.push(Event::Resumed),
+        |call| call.caller.transport_side.push(Event::Restored),
         |call| call.hears(SPEECH, 100),
     ];
     for deed in deeds {
@@ -432,7 +432,7 @@ fn is_silent_while_the_caller_is_lost() {
     call.hears_nothing(100);
     assert_eq!(call.types(), ["bot-interrupted", "bot-stopped-speaking"]);
     call.hears_nothing(5_000);
-    call.caller.transport_side.push(Event::Resumed);
+    call.caller.transport_side.push(Event::Restored);
     call.hears(SILENCE, 1_000);
     assert_eq!(call.texts(), ["There you are again."]);
 
@@ -545,7 +545,7 @@ fn turns_alternate_and_memory_stays_bounded_on_random_events() {
             20 => comes = false,
             21..24 => comes = true,
             24 => call.caller.transport_side.push(Event::Lost),
-            25 => call.caller.transport_side.push(Event::Resumed),
+            25 => call.caller.transport_side.push(Event::Restored),
             26 => call.caller.send("client-ready", "1", json!({})),
             27..30 => {
                 texts += 1;

@@ -361,10 +361,12 @@ fn queue_event(event: Option<Event>, backlog: &mut InboundQueue, hearing: &mut I
         Some(Event::ParticipantChanged(who)) => queue_message(backlog, &process::participant_changed(&who)),
         Some(Event::AnsweredBy(by)) => queue_message(backlog, &process::answered_by(by)),
         Some(Event::Muted(muted)) => queue_message(backlog, &process::muted(muted)),
+        Some(Event::Held) => queue_message(backlog, process::HELD),
+        Some(Event::Resumed) => queue_message(backlog, process::RESUMED),
         Some(Event::Speaking { identity, speaking }) => queue_message(backlog, &process::speaking(&identity, speaking)),
         Some(Event::JoinFailed(why)) => queue_message(backlog, &process::join_failed(&why)),
         // A program finds turns itself, and its WebSocket stays open through an outage.
-        Some(Event::Joined | Event::SpeechStarted | Event::SpeechStopped | Event::Lost | Event::Resumed) => {}
+        Some(Event::Joined | Event::SpeechStarted | Event::SpeechStopped | Event::Lost | Event::Restored) => {}
     }
     true
 }

@@ -458,7 +458,7 @@ impl RoomSession {
             self.events.extend(self.early_messages.take());
         } else if here && std::mem::replace(&mut self.lost, false) {
             log::log!(self.role.log_level(), "a {} is connected again", self.role.other());
-            self.events.push_back(SessionEvent::Resumed);
+            self.events.push_back(SessionEvent::Restored);
         } else if !here && self.joined && !std::mem::replace(&mut self.lost, true) {
             log::log!(self.role.log_level(), "no {} is connected", self.role.other());
             self.events.push_back(SessionEvent::Lost);

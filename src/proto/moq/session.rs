@@ -188,7 +188,7 @@ impl MoqSession {
         self.uplink.handle_connection_event(connection, event, now);
         if std::mem::take(&mut self.is_silent) {
             log::info!("receiving from the caller again");
-            self.push_event(SessionEvent::Resumed);
+            self.push_event(SessionEvent::Restored);
         }
     }
 

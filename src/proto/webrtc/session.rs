@@ -306,19 +306,16 @@ impl WebRtcSession {
     fn next_event(&mut self) -> Option<SessionEvent> {
         if std::mem::take(&mut self.resume_pending) {
             log::info!("receiving from the caller again");
-            return Some(SessionEvent::Resumed);
+            return Some(SessionEvent::Restored);
         }
         let Some(event) = self.pending_event.take() else {
             let is_on_hold = self.hold_pending.take_if(|_| self.has_joined)?;
-            log::info!(
-                "the caller {}",
-                if is_on_hold {
-                    "holds the call"
-                } else {
-                    "takes the call up again"
-                }
-            );
-            return Some(SessionEvent::Muted(is_on_hold));
+            let (words, event) = match is_on_hold {
+                true => ("holds the call", SessionEvent::Held),
+                false => ("takes the call up again", SessionEvent::Resumed),
+            };
+            log::info!("the caller {words}");
+            return Some(event);
         };
         match event {
             SessionEvent::Joined => {

@@ -436,11 +436,11 @@ impl Call {
                     assert!(before.contains(&SessionEvent::Joined) && text.len() <= limits::MESSAGE_BYTES_MAX);
                 }
                 SessionEvent::Lost => assert_ne!(
-                    last(&SessionEvent::Lost, &SessionEvent::Resumed),
+                    last(&SessionEvent::Lost, &SessionEvent::Restored),
                     Some(&SessionEvent::Lost)
                 ),
-                SessionEvent::Resumed => assert_eq!(
-                    last(&SessionEvent::Lost, &SessionEvent::Resumed),
+                SessionEvent::Restored => assert_eq!(
+                    last(&SessionEvent::Lost, &SessionEvent::Restored),
                     Some(&SessionEvent::Lost)
                 ),
                 SessionEvent::SpeechStarted => assert_ne!(

@@ -175,7 +175,7 @@ impl MoqSession {
         }
         if std::mem::replace(&mut self.has_joined, true) {
             log::info!("the caller is back");
-            self.push_event(SessionEvent::Resumed);
+            self.push_event(SessionEvent::Restored);
         } else {
             log::info!("connected");
             self.push_event(SessionEvent::Joined);

@@ -450,7 +450,7 @@ fn leaves_an_empty_room_after_a_timeout() {
     assert_eq!(sim.count(&SessionEvent::Lost), 1);
     sim.run(ROOM_LEAVE_AFTER - ms(10));
     sim.participant_joins(FakeParticipant::caller("PA_ann2", "ann"));
-    assert_eq!(sim.count(&SessionEvent::Resumed), 1);
+    assert_eq!(sim.count(&SessionEvent::Restored), 1);
     sim.run(ROOM_LEAVE_AFTER * 2);
     sim.participant_leaves("ann");
     sim.run(ROOM_LEAVE_AFTER - ms(1));

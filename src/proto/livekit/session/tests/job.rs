@@ -121,7 +121,7 @@ fn a_termination_is_ignored_while_the_bot_is_away() {
         Some(&JobEvent::Terminated { was_live: false })
     );
     sim.dial_result = DialResult::Open;
-    assert!(sim.run_until(secs(20), |sim| sim.has(&SessionEvent::Resumed)));
+    assert!(sim.run_until(secs(20), |sim| sim.has(&SessionEvent::Restored)));
     assert_eq!(outcome(&sim), None);
     sim.with(|session, now| session.handle_job_terminated(now));
     sim.run(secs(2));

@@ -193,7 +193,7 @@ fn udp_that_is_blocked_later_is_resumed_over_tcp() {
     sim.network = false;
     sim.run(ROOM_MEDIA_LOST_AFTER + secs(6));
     assert_eq!(
-        (sim.count(&SessionEvent::Lost), sim.count(&SessionEvent::Resumed)),
+        (sim.count(&SessionEvent::Lost), sim.count(&SessionEvent::Restored)),
         (1, 1)
     );
     assert!(sim.talks());
@@ -215,7 +215,7 @@ fn a_broken_tcp_connection_is_resumed() {
     sim.run(secs(1));
     sim.break_paths();
     assert_eq!(sim.count(&SessionEvent::Lost), 1);
-    assert!(sim.run_until(secs(4), |sim| sim.has(&SessionEvent::Resumed)));
+    assert!(sim.run_until(secs(4), |sim| sim.has(&SessionEvent::Restored)));
     assert!(sim.talks());
     assert_eq!(sim.end_reason(), None);
     assert!(sim.dials[1..].iter().all(|(_, dial)| dial.url.contains("reconnect=1")));

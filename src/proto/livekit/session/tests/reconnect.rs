@@ -14,7 +14,7 @@ fn names(sim: &Simulation, from: usize) -> Vec<&'static str> {
         SessionEvent::ParticipantJoined(_) => "came",
         SessionEvent::ParticipantLeft(_) => "went",
         SessionEvent::Lost => "lost",
-        SessionEvent::Resumed => "resumed",
+        SessionEvent::Restored => "resumed",
         SessionEvent::Left(_) => "left",
         SessionEvent::SpeechStarted | SessionEvent::SpeechStopped => "speech",
         _ => "else",
@@ -42,7 +42,7 @@ fn survives_a_server_restart() {
     );
     assert_eq!(names(&sim, before), ["lost"]);
     sim.dial_result = DialResult::Open;
-    assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Resumed)));
+    assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Restored)));
     sim.run(secs(4));
     assert_eq!(names(&sim, before), ["lost", "resumed"], "announced once");
     assert_eq!(sim.texts, ["while away"]);
@@ -212,7 +212,7 @@ fn recovers_from_any_failure() {
     assert_eq!(sim.count(&SessionEvent::Lost), 1);
     sim.network = true;
     sim.run(CONNECT_WITHIN + secs(6));
-    assert_eq!((sim.count(&SessionEvent::Resumed), sim.end_reason()), (1, None));
+    assert_eq!((sim.count(&SessionEvent::Restored), sim.end_reason()), (1, None));
     assert_eq!(sim.count(&SessionEvent::ParticipantLeft(ann())), 0);
 }
 

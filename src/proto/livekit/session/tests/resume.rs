@@ -108,7 +108,7 @@ fn media_that_is_lost_is_resumed() {
     sim.run(secs(5));
     assert_eq!(sim.speech.len(), waiting, "speech waits");
     sim.network = true;
-    assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Resumed)));
+    assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Restored)));
     sim.run(secs(1));
     assert!(sim.speech.len() < waiting);
     assert!(["2", "3"].contains(&resumes(&sim)[0]), "{:?}", resumes(&sim));
@@ -141,7 +141,7 @@ fn joins_anew_when_the_server_does_not_resume() {
         sim.resume_answer = answer;
         sim.break_socket();
         assert!(
-            sim.run_until(secs(3), |sim| sim.count(&SessionEvent::Resumed) == 1),
+            sim.run_until(secs(3), |sim| sim.count(&SessionEvent::Restored) == 1),
             "{answer:?}"
         );
         assert_eq!((joins(&sim), resumes(&sim).len()), (2, 1), "{answer:?}");

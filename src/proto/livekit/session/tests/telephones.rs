@@ -80,7 +80,7 @@ fn a_ringing_call_holds_nothing_up_for_others() {
     sim.participant_leaves("ann");
     assert!(!sim.accepts_speech() && sim.has(&SessionEvent::Lost));
     sim.update_participant("sip_1", |who| who.attributes[0].1 = "active");
-    assert!(sim.has(&SessionEvent::Resumed));
+    assert!(sim.has(&SessionEvent::Restored));
 }
 
 /// Keys go both ways.

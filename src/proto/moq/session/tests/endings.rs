@@ -104,7 +104,7 @@ fn a_silent_caller_is_lost_then_vanished() {
     );
     rig.is_cut = false;
     rig.run(secs(5));
-    assert_eq!(rig.times(&SessionEvent::Resumed).len(), 1);
+    assert_eq!(rig.times(&SessionEvent::Restored).len(), 1);
     rig.is_cut = true;
     let cut = rig.now;
     rig.run_until(|rig| rig.is_gone);

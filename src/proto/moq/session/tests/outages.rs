@@ -48,7 +48,7 @@ fn a_restarted_relay_is_dialled_again() {
     rig.restart_relay();
     rig.session.handle_message("{\"bot\":3}".to_owned());
     rig.run(secs(15));
-    let (lost, resumed) = (rig.times(&SessionEvent::Lost), rig.times(&SessionEvent::Resumed));
+    let (lost, resumed) = (rig.times(&SessionEvent::Lost), rig.times(&SessionEvent::Restored));
     assert_eq!((lost.len(), resumed.len()), (1, 1));
     assert!(
         lost[0] < cut + secs(7) && resumed[0] < lost[0] + secs(2),
@@ -96,7 +96,7 @@ fn a_caller_may_come_back_through_the_relay() {
     let frames = rig.bot.frames;
     rig.caller.publish();
     rig.run(secs(3));
-    assert_eq!(rig.times(&SessionEvent::Resumed).len(), 1);
+    assert_eq!(rig.times(&SessionEvent::Restored).len(), 1);
     assert!(rig.bot.frames > frames + 100);
     assert_eq!((rig.messages().len(), rig.dials.len()), (3, 1));
     // Without a caller, the session ends.
@@ -136,7 +136,7 @@ fn a_relay_that_closes_is_dialled_again() {
     assert_eq!(rig.times(&SessionEvent::Lost).len(), 1);
     rig.restart_relay();
     rig.run(secs(3));
-    assert_eq!(rig.times(&SessionEvent::Resumed).len(), 1);
+    assert_eq!(rig.times(&SessionEvent::Restored).len(), 1);
     assert_eq!(rig.dials.len(), 2);
 }
 

@@ -321,7 +321,7 @@ fn a_forger_keeps_no_session_alive() {
     }
     let lost = rig.lives[&victim].at(&SessionEvent::Lost).expect("it was noticed");
     assert!(lost - gone <= PEER_LOST_AFTER + ms(50));
-    assert_eq!(rig.lives[&victim].at(&SessionEvent::Resumed), None);
+    assert_eq!(rig.lives[&victim].at(&SessionEvent::Restored), None);
 }
 
 /// For ten minutes a device reboots every few seconds, at the same port and others, beside another

@@ -73,12 +73,12 @@ fn a_caller_who_comes_back_is_resumed() {
         pair.down.cut = true;
         pair.run(away);
         assert!(pair.saw(&SessionEvent::Lost));
-        assert!(!pair.saw(&SessionEvent::Resumed));
+        assert!(!pair.saw(&SessionEvent::Restored));
         pair.send("while away");
         pair.up.cut = false;
         pair.down.cut = false;
         pair.run(secs(5));
-        assert_eq!(pair.times(&SessionEvent::Resumed).len(), 1);
+        assert_eq!(pair.times(&SessionEvent::Restored).len(), 1);
         let (frames, packets) = (pair.bot.frames, pair.client.received.len());
         pair.run(secs(12));
         assert!(pair.bot.frames - frames >= 590, "{} frames", pair.bot.frames - frames);

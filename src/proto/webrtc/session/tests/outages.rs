@@ -83,7 +83,11 @@ fn outages_up_to_the_limit_are_survived() {
             let last = pair.client.read.last().expect("three").0;
             println!("{what}: the last message {:?} after the end of it", last - back);
             let lost = pair.times(&SessionEvent::Lost).len();
-            assert_eq!((lost, pair.times(&SessionEvent::Resumed).len()), (lost, lost), "{what}");
+            assert_eq!(
+                (lost, pair.times(&SessionEvent::Restored).len()),
+                (lost, lost),
+                "{what}"
+            );
             // Checks are sent during and after the outage.
             let from = pair.time();
             pair.run(secs(40));
