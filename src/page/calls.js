@@ -23,8 +23,8 @@ const isMs = (value) => typeof value === 'number';
 const ms = (value) => (value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
 
 /** A call in a line. */
-function words({ bot, duration_ms: lasted, state, reason, answers, latency_ms: latency, interruptions }) {
-	const parts = [bot, state === 'live' ? 'now' : duration(lasted / 1000), state === 'live' ? '' : reason];
+function words({ bot, direction, duration_ms: lasted, state, reason, answers, latency_ms: latency, interruptions }) {
+	const parts = [direction === 'outbound' ? 'dialled' : '', bot, state === 'live' ? 'now' : duration(lasted / 1000), state === 'live' ? '' : reason];
 	if (answers && isMs(latency)) parts.push(`answers after ${ms(latency)}`);
 	if (interruptions) parts.push(`${interruptions} interruption${interruptions === 1 ? '' : 's'}`);
 	return parts.filter(Boolean).join(' · ');
@@ -78,8 +78,12 @@ function conversation(call) {
 		call.keys ? `${call.keys} key${call.keys === 1 ? '' : 's'} pressed.` : '',
 		call.functions?.length ? `Functions: ${call.functions.join(', ')}.` : '',
 		call.recording ? `Its sound is in ${call.recording}.` : '',
-		call.endedBy ? `Ended by the ${call.endedBy}.` : '',
+		call.answered_by ? `Answered by: ${call.answered_by}.` : '',
+		call.transferred_to ? `Transferred to ${call.transferred_to}.` : '',
+		call.endedBy ? `Ended by the ${[call.endedBy, call.hang_up_reason].filter(Boolean).join(': ')}.` : '',
+		call.listeners ? `Listeners: ${call.listeners}.` : '',
 		network(call),
+		call.errors?.length ? `The bot reports: ${call.errors.join('; ')}.` : '',
 		call.bot_error ? `The bot failed: ${call.bot_error}` : '',
 		call.provider_error ? `The provider says: ${call.provider_error}` : '',
 	].filter(Boolean);

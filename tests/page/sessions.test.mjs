@@ -269,6 +269,22 @@ test('calls are listed with who called and why they ended, and a call opens with
 	own.shown.show(false);
 });
 
+test('an opened call tells how it ended, in sentences', async () => {
+	const told = { ...CALL, direction: 'outbound', answered_by: 'human', transferred_to: '+15550001111', ended_by: 'bot', hang_up_reason: 'the caller said goodbye', listeners: 2, errors: ['no voice', 'too late'] };
+	const own = list({ calls: [200, { calls: [told, { ...CALL, id: 'c2' }], next: null }], call: { c1: told, c2: CALL } });
+	await own.show();
+	assert.match(own.find('calls-list').children[0].querySelector('summary').textContent, /dialled · 1 min 15 s/);
+	const said = (await open(own)).textContent;
+	for (const sentence of [
+		'Answered by: human. Transferred to +15550001111. Ended by the bot: the caller said goodbye. Listeners: 2.',
+		'The bot reports: no voice; too late.',
+	]) assert.ok(said.includes(sentence), said);
+	const plain = (await open(own, 1)).textContent;
+	assert.match(plain, /Ended by the caller\./);
+	assert.doesNotMatch(plain, /Answered|Transferred|Listeners|reports:/);
+	own.shown.show(false);
+});
+
 /** A field of the choice among calls, by its name. */
 const field = (own, name) => own.view.querySelector('form').children.find((element) => element.name === name);
 /** Chooses, as a user does, and waits until that is asked for. */
