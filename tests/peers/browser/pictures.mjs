@@ -51,12 +51,16 @@ try {
 		await picture(page, 'page', DESK, 'light');
 		await picture(page, 'page-dark', DESK, 'dark');
 		await picture(page, 'page-phone', PHONE, 'light');
-		await operator.bringToFront();
-		await picture(operator, 'sessions', DESK, 'light', () => sleep(12000));
-		await operator.close();
 		await page.setViewportSize(DESK);
 		await page.locator('#connect').click();
 		await isPhase(page, 'idle');
+		// The call that is over, opened: what was said, and how its network was.
+		await operator.bringToFront();
+		await operator.locator('#calls-list summary').first().click();
+		await says(operator, 'calls-list', 'Ended by the caller', 10000);
+		await picture(operator, 'calls', DESK, 'light', (own) => own.locator('#calls-list canvas').first().waitFor());
+		await operator.close();
+		await page.bringToFront();
 		await page.goto(`${runner.url}/client/?transport=telephony_a`);
 		await page.locator('#server[data-ok=true]').waitFor();
 		await page.locator('#connect').click();
