@@ -1005,11 +1005,55 @@ fn reports_a_failed_room_to_the_caller_s_provider() {
         "{detail}"
     );
     assert_eq!(runner.sessions(), 0);
-    // The call has no bot, so the provider may try again.
+    // The call has no bot, so the provider may try again. That is the same call.
     assert_eq!(post(runner.addr, "/videoroom-dialin-webhook", &call()).status, 500);
+    let calls = http::calls_of(runner.addr, "provider_failed");
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let facts = ["transport", "from", "to", "ended_by", "reason"].map(|name| &calls[0][name]);
+    let wanted = ["videoroom", FROM, TO, "transport", "its provider did not connect it"];
+    assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
+    let call = http::last_call(runner.addr, &[]);
+    let why = call["provider_error"].as_str().expect("why");
+    assert!(detail.ends_with(why), "{why}");
+    let metrics = http::get(runner.addr, "/metrics").text();
+    assert!(
+        metrics.contains("edge_runner_calls_refused_total{outcome=\"provider_failed\"} 1\n"),
+        "{metrics}"
+    );
     let log = end(runner);
     assert_eq!(log.matches(" WARN ").count(), 2, "{log}");
     assert!(!log.contains("5550001111"), "{log}");
+}
+
+/// A `/start` whose room cannot be created has a record too, with its trace, and an event. Without
+/// a key of the provider there is no call.
+#[test]
+fn a_start_without_a_room_is_recorded() {
+    let provider = Rest::start(&[(403, r#"{"error":"forbidden-error","info":"no"}"#)]);
+    let receiver = Rest::start(&[(200, "{}")]);
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let runner = runner(
+        &provider,
+        &["--events", &receiver.url()],
+        &[("RUNNER_EVENTS_SECRET", secret)],
+    );
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traceparent = format!("traceparent: 00-{trace}-00f067aa0ba902b7-01");
+    let wanted = json!({"createVideoroomRoom": true}).to_string();
+    let reply = http::request(runner.addr, "POST", "/start", &[JSON, &traceparent], wanted.as_bytes());
+    assert_eq!(reply.expect("an answer").status, 500);
+    let call = http::last_call(runner.addr, &[]);
+    assert_eq!(
+        (&call["outcome"], &call["trace"], &call["transport"]),
+        (&json!("provider_failed"), &json!(trace), &json!("videoroom"))
+    );
+    let event = json_of(&all_requests(&receiver, 1)[0]);
+    assert_eq!((&event["type"], &event["data"]), (&json!("call.failed"), &call));
+    let keyless = TestRunner::start(&["-t", "daily", "--", "/bin/sh", "-c", "exit 0"]);
+    let reply = http::request(keyless.addr, "POST", "/start", &[JSON], wanted.as_bytes());
+    assert_eq!(reply.expect("an answer").status, 500);
+    assert_eq!(http::get(keyless.addr, "/calls").json()["calls"], json!([]));
+    end(runner);
 }
 
 /// With a key, only a signed request starts a call. The test request needs no signature, since it

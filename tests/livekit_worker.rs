@@ -632,6 +632,19 @@ fn start_asks_the_server_for_a_runner() {
     let metrics = http::get(runner.addr, "/metrics").text();
     let counted = "edge_runner_calls_refused_total{outcome=\"not_taken\"} 1\n";
     assert!(metrics.contains(counted), "{metrics}");
+
+    // A server that makes no room has failed the call.
+    server.api.lock().expect("no holder panics").is_broken = true;
+    assert_eq!(ask(runner.addr).status, 502);
+    let call = http::last_call(runner.addr, &[]);
+    let facts = ["transport", "outcome", "ended_by", "provider_error"].map(|name| &call[name]);
+    let wanted = [
+        "mediaroom",
+        "provider_failed",
+        "transport",
+        "the LiveKit server answered CreateRoom with status 500",
+    ];
+    assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
 }
 
 fn lost_bot(room: &str) -> String {

@@ -314,6 +314,17 @@ fn rejects_calls_it_cannot_answer() {
     let no_sdp = json!({"id": "wacid.NONE", "event": "connect"});
     assert_eq!(post(&runner, &webhook(&[no_sdp])).status, 200);
     graph.wait_for("wacid.NONE", &["reject"]);
+    assert_eq!(post(&runner, &webhook(&[connect("wacid.OLD", &good, 600)])).status, 200);
+    runner.wait_for_log("call wacid.OLD");
+    // What the provider sends wrong, or late, is recorded as its failure.
+    let calls = http::calls_of(runner.addr, "provider_failed");
+    let of_number = calls.iter().filter(|call| call["from"] == FROM);
+    assert_eq!((calls.len(), of_number.count()), (4, 3), "{calls:?}");
+    let late = http::last_call(runner.addr, &[])["provider_error"].clone();
+    assert!(
+        late.as_str().is_some_and(|why| why.starts_with("its webhook came ")),
+        "{late}"
+    );
     let _phone = live(&graph, &runner, CALL);
     let second = Phone::call(&runner, "wacid.SECOND");
     graph.wait_for(&second.call_id, &["reject"]);
@@ -374,6 +385,18 @@ fn a_failed_pre_accept_starts_no_bot() {
     runner.wait_for_log(&format!("call {CALL} is over"));
     release.send(()).expect("it is waited for");
     assert_eq!(runner.sessions(), 0);
+    // What the provider does not take has failed there, unless another app answers. A caller that
+    // leaves has ended the call.
+    let call = http::last_call(runner.addr, &[]);
+    assert_eq!(
+        (&call["outcome"], &call["ended_by"], &call["from"]),
+        (&json!("never_connected"), &json!("caller"), &json!(FROM))
+    );
+    let failed = http::calls_of(runner.addr, "provider_failed");
+    assert_eq!(failed.len(), 3, "{failed:?}");
+    let path = format!("/calls/{}", failed[2]["id"].as_str().expect("an id"));
+    let why = http::get(runner.addr, &path).json()["provider_error"].clone();
+    assert!(why.as_str().is_some_and(|why| why.contains("code 100")), "{why}");
     assert_eq!(graph.asked(CALL), ["pre_accept"]);
     assert!(BotProcess::all(&runner).is_empty());
     assert_no_secrets_logged(&runner);

@@ -283,7 +283,7 @@ impl ObserveSessions for Calls {
             bot: call.bot,
             call_data: Some(call.call_data),
             source: call.source,
-            trace: None,
+            trace: call.trace,
             now: now.checked_sub(call.lasted).unwrap_or(now),
             unix_ms: unix_time_ms().saturating_sub(lasted_ms),
         };

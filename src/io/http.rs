@@ -264,11 +264,15 @@ async fn start(
     (peer, trace): (PeerInfo, Option<Traceparent>),
     call: &RequestedCall,
 ) -> Result<Reply, HttpError> {
-    let planned = start::plan(&app.config, body);
-    if let Ok((plan, bot)) = &planned {
+    let mut planned = start::plan(&app.config, body);
+    if let Ok((plan, bot)) = &mut planned {
+        if let Some(trace) = trace {
+            plan.put_trace(&trace);
+        }
         call.set(CallFacts {
             transport: plan.call_transport(&app.config),
             bot: bot.map(str::to_owned),
+            trace: Traceparent::of_body(&plan.body),
             ..CallFacts::default()
         });
     }
@@ -281,10 +285,7 @@ async fn start(
         start::StartRequestError::UnknownBot => app.unknown_bot(peer),
         other => HttpError::Start(other),
     });
-    let (mut plan, bot) = planned?;
-    if let Some(trace) = trace {
-        plan.put_trace(&trace);
-    }
+    let (plan, bot) = planned?;
     let upload_scope = start::upload_scope(&plan, &app.config);
     let request = StartRequest {
         app,

@@ -10,6 +10,7 @@ use crate::config::Transport;
 use crate::proto::calls::CallOutcome;
 use crate::proto::counts::{Counts, NetworkTimes};
 use crate::proto::event::{LeaveReason, SessionEvent};
+use crate::proto::http::traceparent::Traceparent;
 use crate::proto::server::source::SourceKey;
 use crate::proto::session::CallerFrame;
 
@@ -34,8 +35,9 @@ pub struct MissedCall<'a> {
     pub call_data: &'a Value,
     /// Where its request came from; `None` for a call that the runner dialled.
     pub source: Option<SourceKey>,
+    pub trace: Option<Traceparent>,
     pub outcome: CallOutcome,
-    /// Why its provider did not dial.
+    /// Why its provider did not dial, or did not connect it.
     pub provider_error: Option<&'a str>,
     pub lasted: Duration,
 }

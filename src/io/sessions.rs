@@ -60,6 +60,7 @@ pub struct CallAttempt<'a> {
     pub source: SourceKey,
     /// Its numbers and direction, as for a bot.
     pub call_data: &'a Value,
+    pub trace: Option<Traceparent>,
 }
 
 /// The sessions of a runner. Clones share them.
@@ -188,21 +189,28 @@ impl Sessions {
     /// router reports the others.
     pub fn note_refused(&self, call: CallAttempt<'_>, bot: Option<&str>, refusal: &SessionRefusal) {
         if let Some(outcome) = CallOutcome::of_refusal(refusal) {
-            self.note_turned_away(call, bot, outcome);
+            self.note_turned_away(call, bot, outcome, None);
         }
     }
 
     /// Reports a call that was turned away to the observer. `bot` is its name, as far as it is
-    /// known.
-    pub fn note_turned_away(&self, call: CallAttempt<'_>, bot: Option<&str>, outcome: CallOutcome) {
+    /// known, and `provider_error` why its provider did not connect it.
+    pub fn note_turned_away(
+        &self,
+        call: CallAttempt<'_>,
+        bot: Option<&str>,
+        outcome: CallOutcome,
+        provider_error: Option<&str>,
+    ) {
         self.note_missed(MissedCall {
             id: call.id,
             transport: call.transport,
             bot: bot.filter(|name| !name.is_empty()).map(Arc::from),
             call_data: call.call_data,
             source: Some(call.source),
+            trace: call.trace,
             outcome,
-            provider_error: None,
+            provider_error,
             lasted: Duration::ZERO,
         });
     }

@@ -47,6 +47,7 @@ use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::proto::answered_by::AnsweredBy;
 use crate::proto::bots::UnknownBot;
 use crate::proto::counts::Count;
+use crate::proto::http::traceparent::Traceparent;
 use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::PendingKind;
 use crate::proto::sockets::socket::{SocketBotStart, SocketCommand, SocketMessage, SocketReadError, SocketSession};
@@ -444,6 +445,7 @@ impl WebSocketIo {
             transport: Some(session.transport()),
             source: task.permit.requester().source,
             call_data: &call_data,
+            trace: Traceparent::of_body(&start.body),
         };
         let bot = start.bot.row().name().map(|name| &**name);
         task.sessions.note_refused(call, bot, refusal);

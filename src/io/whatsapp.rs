@@ -32,6 +32,8 @@ use crate::io::webrtc::WebRtc;
 use crate::io::webrtc::progress::CallEvent;
 use crate::io::webrtc::shared::refusal;
 use crate::logging;
+use crate::proto::calls::CallOutcome;
+use crate::proto::event::LeaveReason;
 use crate::proto::http::registry;
 use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::{PendingKind, Requester};
@@ -114,10 +116,20 @@ fn begin(
         return;
     }
     let from = std::mem::take(&mut connect.from);
+    let call_data = json!({"from": connect.body["from"], "to": connect.body["to"]});
+    let attempt = || CallAttempt {
+        id: registry::session_id(random()),
+        transport: Some(Transport::WebRtc),
+        source: requester.source,
+        call_data: &call_data,
+        trace: None,
+    };
     if let Some(age_s) = connect.stale_age_s(unix_time_s()) {
         log::warn!(
             "messaging: call {call_id} from {from} was missed: its offer is {age_s} s old by this machine's clock"
         );
+        let why = format!("its webhook came {age_s} s late, by this machine's clock");
+        sessions.note_turned_away(attempt(), None, CallOutcome::ProviderFailed, Some(&why));
         registry.lock().calls.handle_end(&call_id, tasks::now());
         return;
     }
@@ -127,8 +139,8 @@ fn begin(
         sdp: String::new(),
         timings: CallTimings::new(tasks::now()),
         registry: registry.clone(),
+        ending: None,
     };
-    let call_data = json!({"from": connect.body["from"], "to": connect.body["to"]});
     let accepted = accept_offer(engine, connect.sdp.as_deref(), requester);
     let started = accepted.and_then(|(answered, permit)| {
         let start = start(connect.body)?;
@@ -142,13 +154,8 @@ fn begin(
                 _ => Level::Warn,
             };
             log::log!(level, "messaging: call {} from {from} is declined: {why}", task.call_id);
-            let call = CallAttempt {
-                id: registry::session_id(random()),
-                transport: Some(Transport::WebRtc),
-                source: requester.source,
-                call_data: &call_data,
-            };
-            sessions.note_refused(call, why.bot(), &why);
+            let (outcome, error) = outcome_of(&why);
+            sessions.note_turned_away(attempt(), why.bot(), outcome, error.as_deref());
             let slot = sessions.hang_ups().try_acquire();
             tasks::spawn(run(
                 task,
@@ -169,9 +176,19 @@ fn begin(
         answered,
         start,
         permit,
+        call_data,
     }));
     let task = run(task, WhatsAppCall::answer(), terminated, session);
     tasks::spawn(logging::in_session(session_id, task));
+}
+
+/// Returns how a call ends that is declined, and what was wrong with what its provider sent.
+fn outcome_of(refusal: &SessionRefusal) -> (CallOutcome, Option<String>) {
+    match (CallOutcome::of_refusal(refusal), refusal) {
+        (Some(outcome), _) => (outcome, None),
+        (None, SessionRefusal::BadSdp(_)) => (CallOutcome::ProviderFailed, Some(refusal.to_string())),
+        (None, _) => (LeaveReason::Failed.into(), None),
+    }
 }
 
 /// Takes a permit for the session and answers the offer, or returns the reason for declining the
@@ -201,6 +218,8 @@ struct CallTask {
     sdp: String,
     timings: CallTimings,
     registry: WhatsAppCalls,
+    /// How the call ends if it becomes no session, and why its provider did not connect it.
+    ending: Option<(CallOutcome, Option<String>)>,
 }
 
 impl Drop for CallTask {
@@ -228,6 +247,8 @@ struct PendingCallSession {
     answered: AnsweredCall,
     start: SessionStart,
     permit: SessionPermit,
+    /// Its numbers.
+    call_data: Value,
 }
 
 /// An input of a call.
@@ -258,6 +279,22 @@ impl CallSession {
         }
     }
 
+    /// Reports a call whose session has not begun.
+    fn note_missed(&self, outcome: CallOutcome, provider_error: Option<&str>) {
+        let CallSession::Waiting(waiting) = self else { return };
+        let PendingCallSession { start, permit, .. } = &**waiting;
+        let call = CallAttempt {
+            id: start.session_id.clone(),
+            transport: Some(Transport::WebRtc),
+            source: permit.requester().source,
+            call_data: &waiting.call_data,
+            trace: None,
+        };
+        let bot = start.bot.row().name().map(|name| &**name);
+        let sessions = waiting.engine.sessions();
+        sessions.note_turned_away(call, bot, outcome, provider_error);
+    }
+
     /// Drops a session that has not begun. Its slot is kept, so that the shutdown waits for the
     /// call.
     fn give_up(self) -> CallSession {
@@ -278,6 +315,7 @@ impl CallSession {
                     answered,
                     start,
                     permit,
+                    call_data: _,
                 } = *waiting;
                 CallSession::Running(engine.begin_call(answered, start, permit))
             }
@@ -306,6 +344,7 @@ async fn run(
                 (CallOutput::End(reason), CallSession::Running(running)) => running.end(reason),
                 (CallOutput::Open | CallOutput::End(_), _) => {}
                 (CallOutput::Over, _) => {
+                    task.note_missed(&session);
                     // A call that is over holds no place: the log says it after.
                     drop(session);
                     return task.log_timings();
@@ -313,6 +352,7 @@ async fn run(
             }
         }
         if call.is_ending() {
+            task.note_missed(&session);
             session = session.give_up();
         }
         let timeout = call.poll_timeout();
@@ -356,10 +396,14 @@ async fn run(
                 may_be_terminated = false;
                 if let Some(ended) = ended {
                     task.log_call_end(&ended);
+                    task.ending = Some((LeaveReason::NeverConnected.into(), None));
                     call.handle_terminated();
                 }
             }
-            CallInput::Stop => call.handle_stop(),
+            CallInput::Stop => {
+                task.ending = Some((LeaveReason::Shutdown.into(), None));
+                call.handle_stop();
+            }
         }
     }
 }
@@ -389,7 +433,15 @@ impl CallTask {
             }
             GraphOutcome::Refused(failure) | GraphOutcome::Unclear(failure) => {
                 log::warn!("messaging: {name} of call {call_id} failed: {failure}");
+                self.ending = Some((CallOutcome::ProviderFailed, Some(failure.to_string())));
             }
+        }
+    }
+
+    /// Reports the call if its session has not begun. One that another app answers is not ours.
+    fn note_missed(&self, session: &CallSession) {
+        if let Some((outcome, provider_error)) = &self.ending {
+            session.note_missed(*outcome, provider_error.as_deref());
         }
     }
 

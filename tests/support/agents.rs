@@ -40,6 +40,8 @@ pub struct Api {
     pub taken_after: Option<usize>,
     /// The end of the path and the body of each request.
     pub requests: Vec<(String, Value)>,
+    /// Whether no room can be made.
+    pub is_broken: bool,
     /// The status with which workers are refused.
     pub refuses: Option<u16>,
     /// Whether requests wait for their answers.
@@ -202,6 +204,7 @@ fn answer(api: &mut Api, method: String, asked: Value) -> (u16, String) {
             let agent_name = agent_name.unwrap_or("bot");
             json!({"agent_dispatches": [{"id": "AD_1", "agent_name": agent_name, "state": {"jobs": jobs}}]})
         }
+        "CreateRoom" if api.is_broken => return (500, String::new()),
         "CreateDispatch" => json!({"id": "AD_2"}),
         "ListParticipants" => json!({"participants": api.participants}),
         _ => json!({}),

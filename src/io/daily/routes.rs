@@ -70,7 +70,7 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
         ..
     } = request;
     match request.route {
-        Route::Module(&endpoints::ROOM) => redirect(app, head, peer).await,
+        Route::Module(&endpoints::ROOM) => redirect(app, head, (peer, call)).await,
         Route::Module(&endpoints::DIALIN) => handle_dialin(app, head, body, (peer, call)).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
@@ -78,9 +78,11 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
 
 async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
     let bot = request.choose_bot()?;
-    let StartRequest { app, plan, peer, .. } = request;
+    let StartRequest {
+        app, plan, peer, call, ..
+    } = request;
     let room = plan.fields.rooms.room(&app.config.videoroom);
-    start(app, room, (bot, plan.body), peer).await
+    start(app, room, (bot, plan.body), (peer, call)).await
 }
 
 /// Prepares a room and starts the bot. Returns the JSON of the reply.
@@ -88,7 +90,7 @@ async fn start(
     app: &RunnerApp,
     wanted: Option<&RoomRequest>,
     (mut bot, body): (SessionBot, Value),
-    peer: PeerInfo,
+    (peer, call): (PeerInfo, &RequestedCall),
 ) -> Result<Vec<u8>, HttpError> {
     let Some(wanted) = wanted else {
         check_program_body(&bot, &body)?;
@@ -101,12 +103,12 @@ async fn start(
     };
     let (PreparedRoom { room, token, .. }, session_id) = begin(app, RoomPurpose::Client(wanted), (bot, body), peer)
         .await
-        .map_err(|refused| refused.into(no_room))?;
+        .map_err(|refused| refused.into(call, no_room))?;
     Ok(reply::start_reply(app.config.start_names, &room, &token, &session_id))
 }
 
 /// Prepares a room, starts the bot, and redirects the browser to the room.
-async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply, HttpError> {
+async fn redirect(app: &RunnerApp, head: &Parts, (peer, call): (PeerInfo, &RequestedCall)) -> Result<Reply, HttpError> {
     let mut answer = Reply::default();
     // A repeated visit needs a new room.
     let no_store = HeaderValue::from_static("no-store");
@@ -127,7 +129,7 @@ async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply
         peer,
     )
     .await
-    .map_err(|refused| refused.into(no_room))?;
+    .map_err(|refused| refused.into(call, no_room))?;
     *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     let location = HeaderValue::try_from(reply::join_url(&room, &token)).expect("a URL was read as fit for a header");
     answer.headers_mut().insert(header::LOCATION, location);
@@ -193,7 +195,7 @@ async fn handle_dialin(
     let begun = begin(app, RoomPurpose::Call { from: &call.from }, (bot, body), peer).await;
     let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
         lock(calls).remove(&call.call_id);
-        refused.into(no_room_for_call)
+        refused.into(requested, no_room_for_call)
     })?;
     let answer = reply::start_reply(app.config.start_names, &room, &token, &session_id);
     Ok(json_reply(StatusCode::OK, answer))
@@ -206,10 +208,16 @@ enum StartError {
 }
 
 impl StartError {
-    fn into(self, failed: impl FnOnce(DailyError) -> HttpError) -> HttpError {
+    /// Returns the answer, and notes a failure of the provider for the record of the call.
+    fn into(self, call: &RequestedCall, failed: impl FnOnce(DailyError) -> HttpError) -> HttpError {
         match self {
             StartError::Refused(refusal) => refusal,
-            StartError::Failed(failure) => failed(failure),
+            // Without a key there is no provider.
+            StartError::Failed(DailyError::NoKey) => failed(DailyError::NoKey),
+            StartError::Failed(failure) => {
+                call.handle_provider_error(failure.to_string());
+                failed(failure)
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What is known of the call that a request begins, for the record of one that is turned away.
 //!
 //! In: what the route says, and what a handler learns. Out: one [`CallAttempt`] for the observer of
-//! the sessions, when the request is answered with the refusal of an admission. The router reports
-//! it, whatever the handler is: a new handler has nothing to report.
+//! the sessions, when the request is answered with the refusal of an admission, or its provider has
+//! failed. The router reports it, whatever the handler is: a new handler has nothing to report.
 
 use std::sync::Mutex;
 
@@ -16,6 +16,7 @@ use crate::config::Transport;
 use crate::io::sessions::CallAttempt;
 use crate::proto::calls::CallOutcome;
 use crate::proto::http::route::Route;
+use crate::proto::http::traceparent::Traceparent;
 
 /// The call of one request.
 pub struct RequestedCall {
@@ -36,6 +37,9 @@ pub struct CallFacts {
     pub call_data: Value,
     /// How it ends, if the answer does not say it.
     pub outcome: Option<CallOutcome>,
+    /// Why its provider did not connect it.
+    pub provider_error: Option<String>,
+    pub trace: Option<Traceparent>,
 }
 
 impl RequestedCall {
@@ -62,6 +66,14 @@ impl RequestedCall {
         change(&mut lock(&self.facts));
     }
 
+    /// Notes that the provider does not connect the call.
+    pub fn handle_provider_error(&self, why: String) {
+        self.update(|facts| {
+            facts.outcome = Some(CallOutcome::ProviderFailed);
+            facts.provider_error = Some(why);
+        });
+    }
+
     /// Reports the call, if the error turns it away.
     pub fn note(self, app: &RunnerApp, peer: PeerInfo, error: &HttpError) {
         let facts = self.facts.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -75,8 +87,10 @@ impl RequestedCall {
             transport: facts.transport,
             source: peer.requester().source,
             call_data: &facts.call_data,
+            trace: facts.trace,
         };
         let bot = refusal.and_then(|refusal| refusal.bot()).or(facts.bot.as_deref());
-        app.sessions.note_turned_away(call, bot, outcome);
+        app.sessions
+            .note_turned_away(call, bot, outcome, facts.provider_error.as_deref());
     }
 }

@@ -274,10 +274,11 @@ async fn dispatch(
     check_program_body(bot, body)?;
     let session_id = new_session_id();
     let refuse = |error: DispatchError| {
-        call.update(|facts| {
-            facts.id = Some(session_id.clone());
-            facts.outcome = outcome_of(&error);
-        });
+        call.update(|facts| facts.id = Some(session_id.clone()));
+        match outcome_of(&error) {
+            Some(CallOutcome::ProviderFailed) => call.handle_provider_error(error.to_string()),
+            outcome => call.update(|facts| facts.outcome = outcome),
+        }
         refuse_dispatch(error)
     };
     let waiting = app.sessions.admission().dispatch(peer.requester());
@@ -333,13 +334,17 @@ fn too_many_watches() -> HttpError {
         .into()
 }
 
-/// Returns how the call of a `/start` ends that no runner may take, or takes; `None` for other
-/// errors.
+/// Returns how the call of a `/start` ends that no runner may take, or takes, or whose room the
+/// server did not make; `None` for errors of the request and the configuration.
 fn outcome_of(error: &DispatchError) -> Option<CallOutcome> {
     match error {
         DispatchError::TooMany(refused) => CallOutcome::of_refusal(&(*refused).into()),
         DispatchError::NotTaken { .. } => Some(CallOutcome::NotTaken),
-        _ => None,
+        DispatchError::Refused(_)
+        | DispatchError::Status { .. }
+        | DispatchError::Malformed(_)
+        | DispatchError::Unreachable(_) => Some(CallOutcome::ProviderFailed),
+        DispatchError::Missing(_) | DispatchError::BodyTooLong => None,
     }
 }
 

@@ -44,6 +44,7 @@ use crate::limits::{
 use crate::logging::LogClient;
 use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::http::registry;
+use crate::proto::http::traceparent::Traceparent;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::livekit::session::JobEvent;
 use crate::proto::livekit::worker::report::WorkerReport;
@@ -458,6 +459,7 @@ impl WorkerDriver {
                 transport: Some(Transport::Mediaroom),
                 source: place.requester().source,
                 call_data: &numbers.map_or(Value::Null, |(from, to)| json!({"from": from, "to": to})),
+                trace: Traceparent::of_body(&body),
             };
             self.sessions
                 .note_refused(call, bot.row().name().map(|name| &**name), &refused);

@@ -52,6 +52,7 @@ impl DialledCalls {
                 bot: bot.row().name().cloned(),
                 call_data: &call_data,
                 source: None,
+                trace: None,
                 outcome,
                 provider_error: provider_error.as_deref(),
                 lasted: after,

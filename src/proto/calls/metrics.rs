@@ -13,7 +13,7 @@ pub struct CallEventCounts {
     pub dropped: u64,
 }
 
-/// Counts of the calls that the runner turned away, in the order of [`CallOutcome::REFUSALS`].
+/// Counts of the calls that were turned away, in the order of [`CallOutcome::REFUSALS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefusedCallCounts([u64; CallOutcome::REFUSALS.len()]);
 
@@ -30,7 +30,7 @@ impl RefusedCallCounts {
         text.family(
             "edge_runner_calls_refused_total",
             MetricKind::Counter,
-            "Calls that the runner turned away, by what their records say, also those without a record.",
+            "Calls that were not dialled and became no session, by what their records say, also those without a record.",
         );
         for (outcome, count) in CallOutcome::REFUSALS.iter().zip(self.0) {
             text.sample(&[("outcome", outcome.label())], count);

@@ -28,6 +28,8 @@ pub enum CallOutcome {
     Stopping,
     /// The media server found no runner for its room.
     NotTaken,
+    /// Its provider made no room for it, or did not connect it.
+    ProviderFailed,
     /// The dialled number was busy.
     Busy,
     /// The dialled call was not answered in the time of the provider.
@@ -43,13 +45,14 @@ pub enum CallOutcome {
 }
 
 /// Outcomes of calls that became no session.
-const MISSED: [CallOutcome; 12] = [
+const MISSED: [CallOutcome; 13] = [
     CallOutcome::Refused,
     CallOutcome::Full,
     CallOutcome::BotFull,
     CallOutcome::Share,
     CallOutcome::Stopping,
     CallOutcome::NotTaken,
+    CallOutcome::ProviderFailed,
     CallOutcome::Busy,
     CallOutcome::NoAnswer,
     CallOutcome::Unreachable,
@@ -71,14 +74,16 @@ impl CallOutcome {
         CallOutcome::Ended(LeaveReason::Shutdown),
     ];
 
-    /// How calls end that the runner turns away.
-    pub const REFUSALS: [CallOutcome; 6] = [
+    /// How calls end that become no session and that the runner did not dial. A caller can ask for
+    /// them often.
+    pub const REFUSALS: [CallOutcome; 7] = [
         CallOutcome::Refused,
         CallOutcome::Full,
         CallOutcome::BotFull,
         CallOutcome::Share,
         CallOutcome::Stopping,
         CallOutcome::NotTaken,
+        CallOutcome::ProviderFailed,
     ];
 
     /// Returns how a call ends that an admission turns away; `None` for an error of the request
@@ -129,6 +134,7 @@ impl CallOutcome {
             CallOutcome::Share => "share",
             CallOutcome::Stopping => "stopping",
             CallOutcome::NotTaken => "not_taken",
+            CallOutcome::ProviderFailed => "provider_failed",
             CallOutcome::Busy => "busy",
             CallOutcome::NoAnswer => "no_answer",
             CallOutcome::Unreachable => "unreachable",
@@ -153,11 +159,12 @@ impl CallOutcome {
             CallOutcome::Share | CallOutcome::Stopping | CallOutcome::NotTaken => "runner",
             CallOutcome::Busy | CallOutcome::NoAnswer => "caller",
             CallOutcome::Unreachable | CallOutcome::NotDialled | CallOutcome::Unreported => "transport",
+            CallOutcome::ProviderFailed => "transport",
             CallOutcome::Canceled => "operator",
         }
     }
 
-    /// Returns whether the runner turned the call away.
+    /// Returns whether the call was turned away: it is one of [`CallOutcome::REFUSALS`].
     pub fn is_refusal(self) -> bool {
         CallOutcome::REFUSALS.contains(&self)
     }
@@ -166,7 +173,8 @@ impl CallOutcome {
     pub const fn is_failure(self) -> bool {
         matches!(
             self,
-            CallOutcome::Unreachable
+            CallOutcome::ProviderFailed
+                | CallOutcome::Unreachable
                 | CallOutcome::NotDialled
                 | CallOutcome::Unreported
                 | CallOutcome::Ended(LeaveReason::BotFailed | LeaveReason::Failed)
@@ -181,7 +189,7 @@ pub(super) struct EndedRow {
 }
 
 impl EndedRow {
-    /// Returns whether the runner turned the call away.
+    /// Returns whether the call was turned away.
     pub(super) fn is_refusal(&self) -> bool {
         let outcome = self.outcome.as_deref().and_then(CallOutcome::of_label);
         outcome.is_some_and(CallOutcome::is_refusal)
@@ -204,6 +212,7 @@ impl fmt::Display for CallOutcome {
             CallOutcome::Share => "its address had its share of the sessions",
             CallOutcome::Stopping => "the runner took no new calls, since it was to stop",
             CallOutcome::NotTaken => "no runner took its room",
+            CallOutcome::ProviderFailed => "its provider did not connect it",
             CallOutcome::Busy => "the number was busy",
             CallOutcome::NoAnswer => "not answered",
             CallOutcome::Unreachable => "the number was not reached",
@@ -238,13 +247,14 @@ mod tests {
             SessionRefusal::Stopping,
         ];
         let outcomes = refusals.each_ref().map(CallOutcome::of_refusal);
-        // An admission does not know of other runners.
+        // An admission knows neither of other runners nor of providers.
+        let unknown = [CallOutcome::NotTaken, CallOutcome::ProviderFailed].map(Some);
         let others = CallOutcome::REFUSALS.map(Some);
         assert_eq!(
             outcomes[..],
             others
                 .into_iter()
-                .filter(|of| *of != Some(CallOutcome::NotTaken))
+                .filter(|of| !unknown.contains(of))
                 .collect::<Vec<_>>()
         );
         for error in [SessionRefusal::BadSdp(name()), SessionRefusal::UnknownConnection] {
