@@ -2,7 +2,8 @@
 """Prints selections of cargo features, one per line, such that for every two features one selection has the first without the second,
 unless the first implies the second.
 
-    feature_sets.py [--most N]     N of them at most, those that separate most pairs
+    feature_sets.py [--most N]         N of them at most, those that separate most pairs
+    feature_sets.py --without NAME     instead, `full` without a feature, and without those that imply it
 
 Code of a feature that uses what another one brings fails to compile in one of them. Each feature alone would show that too, with a
 build for each: of n features, these are about 2 log2(n). `tests/check.sh each-feature` compiles each alone.
@@ -21,16 +22,28 @@ ELSEWHERE = {"webrtc", "telephony", "libopus"}
 TRIES = 1000
 
 
-def features(manifest):
-    """The features of a manifest that stand for code of their own, each with those of them that it implies."""
-    table = re.search(r"^\[features\]$(.*?)^\[", manifest, re.MULTILINE | re.DOTALL)[1]
-    lists = {name: re.findall(r'"(\w+)"', rest) for name, rest in re.findall(r"^([a-z]\w*) = \[([^]]*)\]", table, re.MULTILINE)}
+def table(manifest):
+    """The features of a manifest, each with those in its list."""
+    text = re.search(r"^\[features\]$(.*?)^\[", manifest, re.MULTILINE | re.DOTALL)[1]
+    return {name: re.findall(r'"(\w+)"', rest) for name, rest in re.findall(r"^([a-z]\w*) = \[([^]]*)\]", text, re.MULTILINE)}
+
+
+def implied(lists, name):
+    """A feature, and all that it brings."""
+    return {name}.union(*(implied(lists, other) for other in lists.get(name, ())))
+
+
+def features(lists):
+    """The features that stand for code of their own, each with those of them that it implies."""
     found = [name for name in lists if name not in NAMES | ELSEWHERE]
+    return {name: implied(lists, name) & set(found) - {name} for name in found}
 
-    def implied(name):
-        return {name}.union(*(implied(other) for other in lists.get(name, ())))
 
-    return {name: implied(name) & set(found) - {name} for name in found}
+def without(lists, name):
+    """`full` without a feature."""
+    if name not in lists:
+        sys.exit(f"Cargo.toml has no feature {name}")
+    return sorted(each for each in implied(lists, "full") & lists.keys() - NAMES if name not in implied(lists, each))
 
 
 def has(selection, name, implies):
@@ -85,8 +98,13 @@ def assign(order, implies, count, rng):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--most", type=int, metavar="N")
+    parser.add_argument("--without", metavar="NAME")
     given = parser.parse_args()
-    found = features((Path(__file__).resolve().parents[2] / "Cargo.toml").read_text())
+    lists = table((Path(__file__).resolve().parents[2] / "Cargo.toml").read_text())
+    if given.without:
+        print(",".join(without(lists, given.without)))
+        sys.exit()
+    found = features(lists)
     chosen = selections(found)
     if pairs := together(chosen, found):
         sys.exit(f"no selection has {pairs[0][0]} without {pairs[0][1]}")
