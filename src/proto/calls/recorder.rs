@@ -354,6 +354,8 @@ impl CallRecorder {
             } => self.add(CallSide::Caller, &text, now),
             BotMessage::UserStartedSpeaking => {
                 self.bot_turn = None;
+                // Times of before are those of an answer without words.
+                self.answer = None;
                 (self.reports_turns, self.is_answer_due) = (true, false);
             }
             BotMessage::UserStoppedSpeaking => (self.reports_turns, self.is_answer_due) = (true, true),
@@ -598,6 +600,7 @@ impl CallRecorder {
             && kind == "send-text"
         {
             self.bot_turn = None;
+            self.answer = None;
             self.add(CallSide::Caller, &data.content, now);
         }
     }
@@ -689,11 +692,19 @@ impl CallRecorder {
         if by == CallSide::Caller && self.texts.last().is_some_and(|last| last.by == by) {
             return self.append(text);
         }
+        let answer = match by {
+            CallSide::Bot => self.answer.take(),
+            CallSide::Caller => {
+                // A turn that the bot reports may have times before its words. Others are of before.
+                self.answer = self.answer.take().filter(|_| self.reports_turns);
+                None
+            }
+        };
         self.texts.push(CallText {
             at: now.saturating_duration_since(self.began),
             by,
             text: String::new(),
-            answer: self.answer.take().filter(|_| by == CallSide::Bot),
+            answer,
         });
         self.extend(text);
     }

@@ -259,6 +259,51 @@ fn answers_have_their_latency_and_its_stages() {
     );
 }
 
+/// Pipecat's recognisers report their time before what they recognised, and services that hear and
+/// speak report what they heard behind the first sound of the answer.
+#[test]
+fn times_that_come_before_what_was_heard_are_of_its_answer() {
+    let mut rig = rig();
+    let of = |name: &str, value: f64| json!({"ttfb": [{"processor": name, "value": value}]});
+    rig.bot("user-started-speaking", Value::Null);
+    rig.bot("metrics", of("STT#0", 0.4));
+    rig.transcribe("What time is it?");
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.bot("metrics", of("LLM#0", 0.2));
+    rig.answer(800);
+    rig.bot("bot-tts-text", json!({"text": "Noon."}));
+    rig.bot("user-started-speaking", Value::Null);
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.pass(900);
+    rig.answer(700);
+    rig.transcribe("Really?");
+    rig.bot("bot-tts-text", json!({"text": "Yes."}));
+    // An answer without words, and one whose caller typed, have no part in those that follow.
+    rig.bot("user-started-speaking", Value::Null);
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.bot("metrics", of("LLM#0", 0.3));
+    rig.bot("user-started-speaking", Value::Null);
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.transcribe("And now?");
+    rig.bot("metrics", of("LLM#0", 0.1));
+    let typed = json!({"label": "rtvi-ai", "type": "send-text", "id": "1", "data": {"content": "Hello"}});
+    rig.event(&SessionEvent::Message(typed.to_string()));
+    rig.bot("bot-tts-text", json!({"text": "Hello."}));
+    let texts = rig.describe()["texts"].clone();
+    assert_eq!(
+        (&texts[1]["latency_ms"], &texts[1]["stages"]),
+        (
+            &json!(800),
+            &json!([{"name": "STT#0", "ms": 400}, {"name": "LLM#0", "ms": 200}])
+        )
+    );
+    assert_eq!(
+        (&texts[3]["text"], &texts[3]["latency_ms"]),
+        (&json!("Yes."), &json!(700))
+    );
+    assert_eq!((&texts[5]["text"], texts[5].get("stages")), (&json!("Hello."), None));
+}
+
 /// An answer counts as the bot measured it, also where its first sound gave another time before.
 #[test]
 fn an_answer_counts_as_the_bot_measured_it() {
@@ -478,6 +523,18 @@ fn without_texts_only_figures_are_kept() {
     let call = rig.describe();
     assert_eq!((&call["turns"], &call["latency_ms"]), (&json!([]), &json!(300)));
     assert_eq!(call["errors"], json!([]));
+    // Each answer that the bot measures counts.
+    for latency in [0.5, 0.7] {
+        rig.bot("user-started-speaking", Value::Null);
+        rig.bot("user-stopped-speaking", Value::Null);
+        rig.bot("metrics", json!({"answer": {"latency": latency, "stages": []}}));
+        rig.bot("bot-output", json!({"text": "is safe"}));
+    }
+    let call = rig.describe();
+    assert_eq!(
+        (&call["answers"], &call["latency_ms"], &call["latency_max_ms"]),
+        (&json!(3), &json!(500), &json!(700))
+    );
 }
 
 #[test]
