@@ -35,6 +35,8 @@ class Outcome:
     # Asked for a picture, and was told that there is none.
     camera: bool = False
     log: str = field(default="", repr=False, compare=False)
+    # What edge-runner keeps of the call.
+    record: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def is_whole(self):
@@ -64,6 +66,8 @@ async def on_edge_runner(binary, python, file, sentence):
         try:
             await runner.wait_for_sessions(0, ENDED_S)
             outcome.ends = outcome.connects and not has_failed(runner.log_text())
+            _, listed = await runner.fetch("GET", "/calls")
+            _, outcome.record = await runner.fetch("GET", f"/calls/{listed['calls'][0]['id']}")
         except AssertionError:
             pass
         outcome.log = runner.log_text()

@@ -78,6 +78,9 @@ def of_init(name, is_compared):
         ours = await on_edge_runner(run.binary, python, bot, sentence())
         result.show(lambda: ours.log)
         assert ours.is_whole, f"{ours.steps()}: {ours.why()}"
+        stages = stages_of(ours.record)
+        wanted = ["STT", "LLM", "TTS"] if name.startswith("cascade-") else ["LLM"]
+        assert [kind for kind in ("STT", "LLM", "TTS") if any(kind in stage for stage in stages)] == wanted, ours.record
         if is_compared:
             theirs = await on_pipecats_runner(python, bot, sentence())
             assert ours == theirs, f"on Pipecat's runner: {theirs.steps()}: {theirs.why()}"
@@ -86,6 +89,13 @@ def of_init(name, is_compared):
 
     check.__doc__ = "a bot of `pipecat init` loads, connects, greets, answers and ends"
     return check
+
+
+def stages_of(record):
+    """The parts of the answer that the record of a call has, each with its time, by the names of their services."""
+    answers = [text for text in record["texts"] if text["by"] == "bot" and text.get("latency_ms")]
+    assert record["answers"] == 1 and len(answers) == 1, record
+    return [stage["name"] for stage in answers[0]["stages"]]
 
 
 async def evaluate(port, folder):

@@ -24,7 +24,7 @@ from pipecat.utils.time import time_now_iso8601
 
 HEARD = "What is the capital of France?"
 SPOKEN_S, LOUD = 0.6, 700
-PAUSE_S, SPEECH_S = 0.5, 0.15
+PAUSE_S, SPEECH_S, THINKS_S = 0.5, 0.15, 0.2
 TONE_HZ = 660
 
 
@@ -81,6 +81,9 @@ class ScriptedSTT(Stub, stt_service.STTService):
     def __init__(self, *_, **keywords):
         super().__init__(settings=STTSettings(model="scripted", language=None), **kept(keywords, "sample_rate", "name"))
         self._speech = SpeechInput()
+
+    def can_generate_metrics(self):
+        return True
 
     async def run_stt(self, audio):
         yield None
@@ -142,6 +145,7 @@ class ScriptedLLM(Stub, llm_service.LLMService):
         await self.push_frame(frame, direction)
 
     async def _answer(self, context):
+        await self.start_ttfb_metrics()
         await self.push_frame(LLMFullResponseStartFrame())
         try:
             call = wanted_call(context) if context else None
@@ -152,6 +156,8 @@ class ScriptedLLM(Stub, llm_service.LLMService):
                 return
             self._answers += 1
             text = f"This is answer number {self._answers}, and Paris."
+            await asyncio.sleep(THINKS_S)
+            await self.stop_ttfb_metrics()
             await self.push_frame(LLMTextFrame(text))
             if self._speaks:
                 await self._speak(text)
