@@ -1,5 +1,6 @@
 //! Several replicas on one database and one object store, with real ones.
 
+mod certificates;
 mod chaos;
 mod links;
 mod logs;
