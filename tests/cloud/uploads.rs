@@ -45,6 +45,8 @@ struct Form {
     fields: Vec<(String, String)>,
     /// Name and content of parts after the fields.
     files: Vec<(&'static str, Vec<u8>)>,
+    /// Parameter of these parts. All known clients send one, and versitygw needs it.
+    filename: &'static str,
     end: &'static str,
 }
 
@@ -59,6 +61,7 @@ impl Form {
                 .map(|(name, value)| (name.clone(), value.as_str().expect("text").to_owned()))
                 .collect(),
             files: vec![("file", content)],
+            filename: "; filename=\"context.tar.gz\"",
             end: "------of-a-test-0123456789--\r\n",
         }
     }
@@ -80,15 +83,16 @@ impl Form {
 
     fn body(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        let mut part = |name: &str, content: &[u8]| {
-            let head = format!("------of-a-test-0123456789\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+        let mut part = |name: &str, more: &str, content: &[u8]| {
+            let head =
+                format!("------of-a-test-0123456789\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n");
             body.extend([head.as_bytes(), content, b"\r\n"].concat());
         };
         for (name, value) in &self.fields {
-            part(name, value.as_bytes());
+            part(name, "", value.as_bytes());
         }
         for (name, content) in &self.files {
-            part(name, content);
+            part(name, self.filename, content);
         }
         body.extend(self.end.as_bytes());
         body
@@ -194,6 +198,7 @@ fn every_error_code_is_returned() {
     let rows: &[Row] = &[
         (204, "", |_| {}),
         (204, "", |form| form.files[0].1 = file(1024, 1)),
+        (204, "", |form| form.filename = ""),
         (412, "PreconditionFailed", |form| {
             form.kind = "application/octet-stream".into()
         }),
@@ -326,6 +331,10 @@ fn what_a_grant_does_not_allow_is_refused() {
         ("no file", &|form| form.files.clear()),
     ];
     for (what, change) in rows {
+        // At a store the bucket is that of the URL, and versitygw does not compare this field.
+        if *what == "another bucket" && data.place().is_some() {
+            continue;
+        }
         let grant = cloud.grant();
         let mut form = Form::new(&grant, file(100, 1));
         change(&mut form);
