@@ -24,6 +24,7 @@ if needs 'apt-get install runc openssl, and Go 1.26 of https://go.dev/dl' runc o
     fi
 fi
 [ ${#engines[@]} -gt 0 ] || exit 0
+needs 'apt-get install docker-registry, without which no engine pushes' docker-registry || true
 release
 find_python
 $python tests/peers/cloud/engines.py --binary $binary ${buildkit[@]+"${buildkit[@]}"} --engines "${engines[*]}"
