@@ -23,6 +23,8 @@ enum Fault {
     KillApi(usize),
     KillWorker(usize),
     CrashDatabase,
+    /// The database ends the sessions of all parts, as before its restart in order.
+    EndSessions,
     CrashStore,
     /// One that lasts until its lease has passed and the next fault has happened.
     Lasting(LastingFault),
@@ -39,18 +41,19 @@ enum LastingFault {
     StallStore(usize),
 }
 
-use Fault::{CrashDatabase, CrashStore, KillApi, KillWorker, Lasting};
+use Fault::{CrashDatabase, CrashStore, EndSessions, KillApi, KillWorker, Lasting};
 use LastingFault::{Cut, Freeze, StallDatabase, StallStore};
 
 /// The faults, again from the first one after the last. A part whose links have failed is not the
 /// next to be started, since it would find no database.
-const CYCLE: [Fault; 12] = [
+const CYCLE: [Fault; 13] = [
     KillWorker(0),
     Lasting(Cut(3)),
     KillApi(0),
     Lasting(Freeze(1)),
     CrashDatabase,
     Lasting(StallDatabase(0)),
+    EndSessions,
     CrashStore,
     KillApi(1),
     Lasting(StallDatabase(2)),
@@ -90,6 +93,12 @@ impl Service<'_> {
             CrashDatabase => {
                 self.postgres.crash();
                 self.postgres.start_again();
+            }
+            EndSessions => {
+                let ended = self.place.sql(
+                    "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'edge-runner'",
+                );
+                assert_ne!(ended, "0", "the parts have sessions");
             }
             CrashStore => {
                 self.store.crash();
@@ -133,10 +142,10 @@ impl Service<'_> {
 
 /// I-33: builds of two clients through a balancer, two replicas of the API and two workers, whose
 /// clocks are an hour ahead and an hour behind, and faults while they work: kills of each, a worker
-/// that is stopped past its lease, a crash of the database and of the store, links that are cut or
-/// stand still. Each build ends once, and keeps its end; the clients see no errors but those that
-/// ask them to try again. A grant is good after all of that, each object has a record, and a sweep
-/// leaves nothing.
+/// that is stopped past its lease, a crash of the database and of the store, sessions that the
+/// database ends, links that are cut or stand still. Each build ends once, and keeps its end; the
+/// clients see no errors but those that ask them to try again. A grant is good after all of that,
+/// each object has a record, and a sweep leaves nothing.
 #[test]
 fn faults_lose_no_build_and_end_none_twice() {
     let Some((place, mut postgres, mut store)) = Place::with_own_servers() else {
