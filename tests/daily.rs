@@ -1009,7 +1009,7 @@ fn reports_a_failed_room_to_the_caller_s_provider() {
     assert_eq!(post(runner.addr, "/videoroom-dialin-webhook", &call()).status, 500);
     let calls = http::calls_of(runner.addr, "provider_failed");
     assert_eq!(calls.len(), 1, "{calls:?}");
-    let facts = ["transport", "from", "to", "ended_by", "reason"].map(|name| &calls[0][name]);
+    let facts = ["transport", "caller", "callee", "endedBy", "reason"].map(|name| &calls[0][name]);
     let wanted = ["videoroom", FROM, TO, "transport", "its provider did not connect it"];
     assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
     let call = http::last_call(runner.addr, &[]);

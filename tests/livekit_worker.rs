@@ -637,7 +637,7 @@ fn start_asks_the_server_for_a_runner() {
     server.api.lock().expect("no holder panics").is_broken = true;
     assert_eq!(ask(runner.addr).status, 502);
     let call = http::last_call(runner.addr, &[]);
-    let facts = ["transport", "outcome", "ended_by", "provider_error"].map(|name| &call[name]);
+    let facts = ["transport", "outcome", "endedBy", "provider_error"].map(|name| &call[name]);
     let wanted = [
         "mediaroom",
         "provider_failed",

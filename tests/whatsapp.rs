@@ -389,7 +389,7 @@ fn a_failed_pre_accept_starts_no_bot() {
     // leaves has ended the call.
     let call = http::last_call(runner.addr, &[]);
     assert_eq!(
-        (&call["outcome"], &call["ended_by"], &call["from"]),
+        (&call["outcome"], &call["endedBy"], &call["caller"]),
         (&json!("never_connected"), &json!("caller"), &json!(FROM))
     );
     let failed = http::calls_of(runner.addr, "provider_failed");

@@ -93,7 +93,7 @@ def of_init(name, is_compared):
 
 def stages_of(record):
     """The parts of the answer that the record of a call has, each with its time, by the names of their services."""
-    answers = [text for text in record["texts"] if text["by"] == "bot" and text.get("latency_ms")]
+    answers = [text for text in record["turns"] if text["by"] == "bot" and text.get("latency_ms")]
     assert record["answers"] == 1 and len(answers) == 1, record
     return [stage["name"] for stage in answers[0]["stages"]]
 

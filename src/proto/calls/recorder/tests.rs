@@ -289,7 +289,7 @@ fn times_that_come_before_what_was_heard_are_of_its_answer() {
     let typed = json!({"label": "rtvi-ai", "type": "send-text", "id": "1", "data": {"content": "Hello"}});
     rig.event(&SessionEvent::Message(typed.to_string()));
     rig.bot("bot-tts-text", json!({"text": "Hello."}));
-    let texts = rig.describe()["texts"].clone();
+    let texts = rig.describe()["turns"].clone();
     assert_eq!(
         (&texts[1]["latency_ms"], &texts[1]["stages"]),
         (
