@@ -34,6 +34,7 @@ peer_pipecat() {
     needs 'apt-get install espeak-ng' espeak-ng || return 0
     needs_python pipecat.transports.websocket.client || return 0
     release
+    $python tests/peers/pipecat/test_transport.py
     shared $python tests/peers/pipecat/run.py --binary $binary
     return "${verdict:-0}"
 }

@@ -47,10 +47,10 @@ def press(key):
 
 
 async def ended(runner, calls):
-    """The caller has left: the bot's handler ran, `bot()` returned, and nothing failed."""
+    """The caller has left: the bot's handler ran to its end, `bot()` returned, and nothing failed."""
     await runner.wait_for_sessions(0, NOTICED_S)
     log = runner.log_text()
-    for words in ("hello, Ada", "the caller left", "the bot returns"):
+    for words in ("hello, Ada", "the caller left", "the call is saved", "the bot returns"):
         assert log.count(words) == calls, f"{log.count(words)} times: {words}"
     assert "failed" not in log and "Traceback" not in log, "something failed"
 

@@ -3,6 +3,7 @@ plays back what it hears, and does what keys ask for."""
 
 import argparse
 import array
+import asyncio
 import math
 
 from loguru import logger
@@ -96,6 +97,10 @@ async def run_bot(transport: BaseTransport, runner_args: RunnerArguments):
     async def on_client_disconnected(transport, client):
         logger.info("the caller left")
         await runner.cancel()
+        # As one that saves the call.
+        for _ in range(10_000):
+            await asyncio.sleep(0)
+        logger.info("the call is saved")
 
     runner = WorkerRunner(handle_sigint=runner_args.handle_sigint)
     await runner.add_workers(worker)

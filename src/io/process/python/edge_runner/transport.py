@@ -78,6 +78,8 @@ class EdgeInput(BaseInputTransport):
         self._is_ready = False
         await super().cleanup()
         await self._transport.leave(self)
+        # Waits for handlers of events, which may go on after they have ended the pipeline.
+        await self._transport.cleanup()
 
     async def process_frame(self, frame, direction: FrameDirection):
         await super().process_frame(frame, direction)
@@ -128,6 +130,7 @@ class EdgeOutput(BaseOutputTransport):
     async def cleanup(self):
         await super().cleanup()
         await self._transport.leave(self)
+        await self._transport.cleanup()
 
     async def process_frame(self, frame, direction: FrameDirection):
         await super().process_frame(frame, direction)

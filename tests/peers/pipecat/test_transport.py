@@ -1,0 +1,62 @@
+"""Tests of the transport of bots in Python with Pipecat, in pipelines whose runner is a socket of the test:
+`target/venv/bin/python tests/peers/pipecat/test_transport.py`."""
+
+import asyncio
+import os
+import pathlib
+import sys
+import unittest
+
+# Set before the import of Pipecat, which logs at its import.
+os.environ.setdefault("LOGURU_LEVEL", "CRITICAL")
+sys.dont_write_bytecode = True
+# This folder has the name of the package.
+sys.path = [folder for folder in sys.path if folder != str(pathlib.Path(__file__).resolve().parent)]
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bots"))
+
+from test_edge_runner import Peer  # noqa: E402
+
+from edge_runner import session, transport  # noqa: E402
+from pipecat.pipeline.pipeline import Pipeline  # noqa: E402
+from pipecat.pipeline.worker import PipelineWorker  # noqa: E402
+from pipecat.transports.base_transport import TransportParams  # noqa: E402
+from pipecat.workers.runner import WorkerRunner  # noqa: E402
+
+HANG_UP = (0x88, b"\3\xe8")
+TURNS = 10_000
+"""Turns of the loop, of which the end of a pipeline takes a few hundred."""
+
+
+class Bot:
+    """A bot on a connection, as Pipecat's examples are built."""
+
+    def __init__(self, peer, **params):
+        self.caller = session.WebRtcCaller(session.Session({"session_id": "s", "media_url": peer.url}))
+        params = TransportParams(audio_in_enabled=True, audio_out_enabled=True, **params)
+        self.transport = transport.SmallWebRTCTransport(self.caller, params)
+        self.runner = WorkerRunner(handle_sigint=False)
+
+    async def run(self):
+        await self.runner.add_workers(PipelineWorker(Pipeline([self.transport.input(), self.transport.output()])))
+        await self.runner.run()
+
+
+class Ends(unittest.IsolatedAsyncioTestCase):
+    async def test_a_handler_that_has_ended_the_pipeline_runs_to_its_end(self):
+        saved = []
+        async with Peer([HANG_UP]) as peer:
+            bot = Bot(peer)
+
+            @bot.transport.event_handler("on_client_disconnected")
+            async def on_client_disconnected(_transport, _client):
+                await bot.runner.cancel()
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
+                saved.append("the call")
+
+            await bot.run()
+        self.assertEqual(saved, ["the call"])
+
+
+if __name__ == "__main__":
+    unittest.main()
