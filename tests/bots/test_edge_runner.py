@@ -202,6 +202,21 @@ class Parameters(unittest.TestCase):
         self.assertEqual(log.getvalue().count("WARNING"), 1)
         self.assertIn("--port after bot.py", log.getvalue())
 
+    def test_the_options_need_no_newer_python(self):
+        # `argparse.BooleanOptionalAction` is of Python 3.9.
+        with mock.patch.object(argparse, "BooleanOptionalAction", create=True):
+            del argparse.BooleanOptionalAction
+            parser = run.options(None)
+        given = [parser.parse_args(words).dialin for words in ([], ["--dialin"], ["--no-dialin"])]
+        self.assertEqual(given, [True, True, False])
+        with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ"):
+            runner = run.Runner(pathlib.Path("bot.py"), {})
+        runner.options = parser.parse_args(["--no-dialin"])
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            runner._warn_of_options(parser)
+        self.assertEqual(log.getvalue().count("WARNING"), 1)
+        self.assertIn("--no-dialin after bot.py", log.getvalue())
+
     def test_a_transport_of_vonage_is_refused(self):
         with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ"):
             runner = run.Runner(pathlib.Path("bot.py"), {})

@@ -158,11 +158,11 @@ class Runner:
     def _warn_of_options(self, parser):
         if self.options.transport == "vonage":
             raise Refused("-t vonage: edge-runner does not speak with Vonage.")
-        for action in parser._actions:
-            if action.dest in SERVER and getattr(self.options, action.dest) != parser.get_default(action.dest):
-                name = action.option_strings[-1]
+        names = {action.dest: action.option_strings[-1] for action in parser._actions if action.option_strings}
+        for option in SERVER:
+            if getattr(self.options, option) != parser.get_default(option):
                 warn(
-                    f"{name} after {self.file.name} has no effect: options of edge-runner stand before the file, those of the "
+                    f"{names[option]} after {self.file.name} has no effect: options of edge-runner stand before the file, those of the "
                     "bot after it"
                 )
 
@@ -357,7 +357,8 @@ def options(parser):
     add("--uploads-folder-max-files", type=int, default=10)
     add("--runner-body")
     add("-v", "--verbose", action="count", default=0, help="log more: -v what is said, -vv every frame")
-    add("--dialin", action=argparse.BooleanOptionalAction, default=True)
+    add("--dialin", action="store_true", default=True)
+    add("--no-dialin", dest="dialin", action="store_false")
     add("--esp32", action="store_true")
     add("--whatsapp", action="store_true")
     add("--ws-auth", choices=["none", "token"], default="none")
