@@ -404,6 +404,27 @@ class Warm(unittest.TestCase):
             with mock.patch("threading.active_count", return_value=2):
                 self.assertFalse(can_fork(control.fileno()))
 
+    def test_the_nearest_files_are_watched_where_there_are_too_many(self):
+        from edge_runner.warm import FILES_BYTES_MAX, FILES_MAX, own_files
+
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder).resolve()
+            far = [str(folder / "env/lib" / f"a{number}.py") for number in range(300)]
+            modules = {name: mock.Mock(__file__=name) for name in [*far, str(folder / "zz.py"), "relative.py"]}
+            modules["of a package"] = mock.Mock(__file__=str(folder / "env/site-packages/b.py"))
+            with mock.patch.dict(sys.modules, modules):
+                files = own_files(folder / "z.py", folder.parent / ".env")
+                self.assertEqual(len(files), FILES_MAX)
+                first = [folder / "z.py", folder.parent / ".env", folder / ".env", folder / "zz.py"]
+                self.assertEqual(files[:4], [str(path) for path in first])
+                self.assertEqual(set(files[4:]) - set(far), set())
+                self.assertEqual(own_files(folder / "z.py", None)[:2], [str(folder / "z.py"), str(folder / ".env")])
+            long = {name: mock.Mock(__file__=str(folder / ("\xe4" * 200) / name)) for name in far}
+            with mock.patch.dict(sys.modules, long):
+                files = own_files(folder / "z.py", None)
+                self.assertLess(len(json.dumps(files)), FILES_BYTES_MAX)
+                self.assertEqual(files[0], str(folder / "z.py"))
+
     def test_the_error_of_a_file_has_its_line(self):
         from edge_runner.warm import Control
 
@@ -582,6 +603,20 @@ class Children(unittest.TestCase):
                 ours.sendall(b'{"ping":%d}\n' % number)
                 self.assertEqual(json.loads(lines.readline()), {"pong": number})
             ours.sendall(b'{"ping":3}\n{"call":0,"arguments":{"kind":"base"}}\n')
+            self.assertEqual(process.communicate()[0], b"{'kind': 'base'}\n")
+
+    def test_a_bot_that_changes_its_folder_is_loaded_all_the_same(self):
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:
+            file = pathlib.Path(folder, "bot.py")
+            file.write_text("import os\nos.chdir('/')\nasync def bot(args):\n    print(args)\n")
+            pathlib.Path(folder, "package.py").write_text(program_of_package())
+            with theirs:
+                process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, stdout=subprocess.PIPE,
+                                           cwd=folder, env={"EDGE_RUNNER_WARM": "once"})
+            hello = json.loads(lines.readline())
+            self.assertEqual((hello.get("mode"), hello.get("files", [None])[0]), ("once", str(file.resolve())), hello)
+            ours.sendall(b'{"call":0,"arguments":{"kind":"base"}}\n')
             self.assertEqual(process.communicate()[0], b"{'kind': 'base'}\n")
 
     def test_a_child_ends_without_what_native_libraries_do_at_the_end(self):

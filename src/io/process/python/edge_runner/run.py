@@ -58,7 +58,7 @@ def run_file(file, arguments, control):
         if not runner.has_run and inspect.iscoroutinefunction(getattr(module, "bot", None)):
             if "pipecat" in sys.modules:
                 runner.main()
-            elif warm.has_bare_bot(file.read_text(errors="replace")):
+            elif warm.has_bare_bot(runner.path.read_text(errors="replace")):
                 runner.run_bare(module.bot)
         if control and control.is_waiting:
             control.refuse()
@@ -96,6 +96,8 @@ class Runner:
 
     def __init__(self, file, arguments, control=None):
         self.file = file
+        self.path = file.resolve()
+        """The file wherever the bot changes the working directory to."""
         self.control = control
         """The connection of a process that is started before its call."""
         self.session = Session(arguments)
@@ -104,7 +106,8 @@ class Runner:
         self.create_file_storage = None
         """The function of this name beside `bot`."""
         os.environ["ENV"] = "local"
-        load_dotenv(file)
+        self.env_file = load_dotenv(self.path)
+        """The `.env` that was read."""
 
     def main(self, parser=None):
         """Pipecat's `main`: reads the options of the bot, and runs it for this session."""
@@ -113,7 +116,7 @@ class Runner:
         self.options = parser.parse_args()
         self._warn_of_options(parser)
         set_log(self.options.verbose)
-        bot = find_bot(self.file)
+        bot = find_bot(self.path)
         self.create_file_storage = getattr(sys.modules.get(bot.__module__), "create_file_storage", None)
         if self.control:
             self._wait_for_call(self._rehearsal())
@@ -127,7 +130,7 @@ class Runner:
         asyncio.run(self._run(lambda: bot(self.session.arguments)))
 
     def _wait_for_call(self, rehearse):
-        self.session = Session(self.control.wait(self.file, rehearse))
+        self.session = Session(self.control.wait(warm.own_files(self.path, self.env_file), rehearse))
 
     def _rehearsal(self):
         """Returns what a process does while it waits for its call, so that its beginning takes less time."""
@@ -308,22 +311,23 @@ def find_bot(file):
         return sys.modules["__main__"].bot
     if importlib.util.find_spec("bot"):
         return importlib.import_module("bot").bot
-    for path in sorted(file.resolve().parent.glob("*.py")):
+    for path in sorted(file.parent.glob("*.py")):
         if path.name not in ("server.py", file.name) and "def bot(" in path.read_text(errors="replace"):
             return importlib.import_module(path.stem).bot
     raise Refused(f"{file.name} has no function `bot`, and no file beside it has: async def bot(runner_args).")
 
 
 def load_dotenv(file):
-    """Reads `.env` of the folder of the file, or of one above, as Pipecat's runner does."""
+    """Reads `.env` of the folder of the file, or of one above, as Pipecat's runner does. Returns its path."""
     try:
         from dotenv import load_dotenv as load
     except ImportError:
-        return
-    for folder in file.resolve().parents:
+        return None
+    for folder in file.parents:
         if (folder / ".env").is_file():
             load(folder / ".env", override=True)
-            return
+            return folder / ".env"
+    return None
 
 
 def set_log(verbose):

@@ -22,6 +22,8 @@ import warnings
 
 FILES_MAX = 256
 """Files whose changes are noticed."""
+FILES_BYTES_MAX = 60_000
+"""Bytes of their names in JSON: a line to the runner has at most 64 KiB."""
 SPARE_AFTER_MS = 500
 """Pause before a child is forked ahead of its call, so that it takes no time from the beginning of another one."""
 SPARE_AGAIN_MS = 60_000
@@ -53,8 +55,8 @@ class Control:
         words = traceback.format_exception_only(type(error), error)[-1].strip()
         self._send({"error": f"{words[:1000]} ({file.name}, line {lines[-1]})" if lines else words[:1000]})
 
-    def wait(self, file, rehearse):
-        """Says that the file is loaded, and returns the arguments of a call in the process that runs it. One that waits for its
+    def wait(self, files, rehearse):
+        """Says that the bot is loaded from these files, and returns the arguments of a call in the process that runs it. One that waits for its
         call has run `rehearse` before."""
         self._rehearse = rehearse
         forks = self.allowed == "fork" and can_fork(self._socket.fileno())
@@ -62,7 +64,7 @@ class Control:
             # What is there now stays shared with the children.
             gc.collect()
             gc.freeze()
-        self._send({"hello": 1, "mode": "fork" if forks else "once", "files": own_files(file), "pings": True})
+        self._send({"hello": 1, "mode": "fork" if forks else "once", "files": files, "pings": True})
         call = self._serve() if forks else self._next_call()
         self.is_waiting = False
         self._socket.close()
@@ -328,14 +330,20 @@ def reseed():
         numpy_random.seed()
 
 
-def own_files(file):
-    """Returns the file, what it has loaded from its folder, and `.env`."""
-    folder = file.resolve().parent
-    files = [file.resolve()]
+def own_files(file, env_file):
+    """Returns the file, `.env`, and what was loaded from the folder of the file, the nearest first: a virtual environment within
+    it may have more modules than are watched."""
+    folder = file.parent
+    modules = set()
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None)
-        path = pathlib.Path(name).resolve() if isinstance(name, str) else None
+        # The name of the file itself may be relative to a working directory that it has changed.
+        path = pathlib.Path(name).resolve() if isinstance(name, str) and os.path.isabs(name) else None
         if path and folder in path.parents and "site-packages" not in path.parts:
-            files.append(path)
-    files += [folder / ".env"]
-    return sorted({str(path) for path in files})[:FILES_MAX]
+            modules.add(path)
+    nearest = sorted(modules, key=lambda path: (len(path.parts), path))
+    files = [path for path in (file, env_file, folder / ".env", *nearest) if path]
+    files = list(dict.fromkeys(map(str, files)))[:FILES_MAX]
+    while len(json.dumps(files)) > FILES_BYTES_MAX:
+        files.pop()
+    return files
