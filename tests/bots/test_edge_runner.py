@@ -539,6 +539,74 @@ class Children(unittest.TestCase):
     def test_a_child_that_ends_in_its_rehearsal_is_followed_by_one_without(self):
         self.assertEqual(self.calls_of_spares([0, 0], rehearsal="os._exit(3)"), [True, True])
 
+    def test_a_fork_that_failed_is_tried_again_among_pings(self):
+        # What the first one lacks is there for the second.
+        source = ("import os\nfork, failed = os.fork, []\ndef fails_once():\n    if failed:\n        return fork()\n"
+                  "    failed.append(1)\n    raise OSError('no memory')\nos.fork = fails_once\nasync def bot(args):\n    pass\n")
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:
+            pathlib.Path(folder, "bot.py").write_text(source)
+            package = program_of_package()
+            for limit in ("SPARE_AFTER_S = 0.5", "SPARE_PAUSE_MAX_S = 60"):
+                assert limit in package
+                package = package.replace(limit, limit.split("=")[0] + "= 0.2")
+            pathlib.Path(folder, "package.py").write_text(package)
+            with theirs:
+                process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, cwd=folder,
+                                           env={"EDGE_RUNNER_WARM": "fork"})
+            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+            def ping_until_it_has_a_child():
+                ours.sendall(b'{"ping":1}\n')
+                self.assertEqual(json.loads(lines.readline()), {"pong": 1})
+                return children.read_text()
+
+            with process, contextlib.ExitStack() as at_end:
+                at_end.callback(process.kill)
+                self.assertEqual(json.loads(lines.readline())["mode"], "fork")
+                until(ping_until_it_has_a_child)
+                ours.shutdown(socket.SHUT_RDWR)
+                process.wait()
+
+    def test_children_that_die_unused_are_forked_ever_more_rarely(self):
+        from edge_runner.warm import SPARE_AFTER_S, SPARE_PAUSE_MAX_S, SpareClock
+
+        clock = SpareClock(10)
+        self.assertEqual(clock.due_s, 10 + SPARE_AFTER_S)
+        pauses = []
+        for _ in range(10):
+            now = clock.due_s
+            clock.handle_death(now)
+            pauses.append(clock.due_s - now)
+        self.assertEqual(pauses[:4], [1, 2, 4, 8])
+        self.assertEqual(pauses[-1], SPARE_PAUSE_MAX_S)
+        clock.handle_call(20)
+        self.assertEqual(clock.due_s, now + SPARE_PAUSE_MAX_S, "a call makes none of them live longer")
+        clock.handle_use(1000)
+        self.assertEqual(clock.due_s, 1000 + SPARE_AFTER_S)
+        clock.handle_death(1000)
+        self.assertEqual(clock.due_s, 1001)
+        clock.handle_refusal(1001)
+        self.assertEqual(clock.due_s, 1001 + SPARE_PAUSE_MAX_S)
+        self.assertEqual((clock.wait_ms(1060.5), clock.wait_ms(2000)), (500, 0))
+
+    def test_a_call_that_waits_for_its_process_does_not_wait_for_a_rehearsal(self):
+        from edge_runner import warm
+
+        ours, theirs = socket.socketpair()
+        select = warm.select.select
+
+        def select_and_call(reading, writing, failed, limit_s):
+            if limit_s:
+                ours.sendall(b'{"call":0,"arguments":{}}\n')
+            return select(reading, writing, failed, limit_s)
+
+        control = warm.Control.__new__(warm.Control)
+        control._socket, control._received, control._descriptors = theirs, b"", []
+        control._rehearse = mock.Mock(side_effect=AssertionError("the call waits"))
+        with ours, theirs, mock.patch.object(warm.select, "select", select_and_call):
+            self.assertEqual(control._next_call(), {"call": 0, "arguments": {}})
+
     def test_a_call_does_not_wait_for_a_child_that_rehearses(self):
         ours, theirs = socket.socketpair()
         with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:

@@ -10,6 +10,7 @@ import ast
 import atexit
 import gc
 import json
+import math
 import os
 import pathlib
 import select
@@ -17,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 import warnings
 
@@ -24,10 +26,10 @@ FILES_MAX = 256
 """Files whose changes are noticed."""
 FILES_BYTES_MAX = 60_000
 """Bytes of their names in JSON: a line to the runner has at most 64 KiB."""
-SPARE_AFTER_MS = 500
+SPARE_AFTER_S = 0.5
 """Pause before a child is forked ahead of its call, so that it takes no time from the beginning of another one."""
-SPARE_AGAIN_MS = 60_000
-"""The same after a fork that failed."""
+SPARE_PAUSE_MAX_S = 60
+"""The longest such pause, after children that died before their call, and after a fork that failed."""
 SPARE_TAKES_S = 1
 """Time in which a child that waits takes its call."""
 
@@ -73,10 +75,10 @@ class Control:
 
     def _serve(self):
         """Forks a child for each call, ahead of it where there is time. Returns in the children alone."""
-        children, poll, spare, pause = {}, select.poll(), None, SPARE_AFTER_MS
+        children, poll, spare, clock = {}, select.poll(), None, SpareClock(time.monotonic())
         poll.register(self._socket, select.POLLIN)
         while True:
-            ready = poll.poll(None if spare else pause)
+            ready = poll.poll(None if spare else clock.wait_ms(time.monotonic()))
             for descriptor, _ in ready:
                 if descriptor in children:
                     poll.unregister(descriptor)
@@ -88,12 +90,13 @@ class Control:
                             # The next one is not to end so too.
                             self._rehearse = None
                         spare = None
+                        clock.handle_death(time.monotonic())
             if not ready:
                 own, other = socket.socketpair()
                 try:
-                    spare, pause = self._fork(children), SPARE_AFTER_MS
+                    spare = self._fork(children)
                 except OSError:
-                    pause = SPARE_AGAIN_MS
+                    clock.handle_refusal(time.monotonic())
                 if spare and spare.pid == 0:
                     own.close()
                     self._socket.close()
@@ -113,7 +116,12 @@ class Control:
                 streams, self._descriptors = self._descriptors[:2], self._descriptors[2:]
                 child = spare if spare and spare.is_waiting() else None
                 spare = None if child else spare
-                if not (child and child.give(call, streams)):
+                clock.handle_call(time.monotonic())
+                if child and child.give(call, streams):
+                    clock.handle_use(time.monotonic())
+                else:
+                    if child:
+                        clock.handle_death(time.monotonic())
                     try:
                         child = self._fork(children)
                     except OSError as error:
@@ -161,7 +169,8 @@ class Control:
 
     def _next_call(self):
         """Answers pings until its only call begins."""
-        if not self._is_readable():
+        # A call that waits for this process comes at once.
+        if not self._is_readable(SPARE_AFTER_S):
             self._run_rehearsal()
         while True:
             message = self._next()
@@ -173,8 +182,8 @@ class Control:
         if self._rehearse:
             self._rehearse()
 
-    def _is_readable(self):
-        return b"\n" in self._received or is_readable(self._socket)
+    def _is_readable(self, limit_s=0):
+        return b"\n" in self._received or is_readable(self._socket, limit_s)
 
     def _report(self, child):
         _, status = os.waitpid(child.pid, 0)
@@ -201,6 +210,35 @@ class Control:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             os._exit(0)
+
+
+class SpareClock:
+    """When the next child is forked ahead of its call. Times are seconds of any clock that is passed in."""
+
+    def __init__(self, now):
+        self._pause_s = SPARE_AFTER_S
+        self.due_s = now + SPARE_AFTER_S
+
+    def wait_ms(self, now):
+        return max(0, math.ceil(1000 * (self.due_s - now)))
+
+    def handle_call(self, now):
+        """A call begins."""
+        self.due_s = max(self.due_s, now + SPARE_AFTER_S)
+
+    def handle_use(self, now):
+        """A child has taken its call."""
+        self._pause_s = SPARE_AFTER_S
+        self.due_s = now + SPARE_AFTER_S
+
+    def handle_death(self, now):
+        """A child has ended before its call, and the next one may do so too."""
+        self._pause_s = min(2 * self._pause_s, SPARE_PAUSE_MAX_S)
+        self.due_s = now + self._pause_s
+
+    def handle_refusal(self, now):
+        """The system has no room for a child."""
+        self.due_s = now + SPARE_PAUSE_MAX_S
 
 
 class Child:
@@ -260,8 +298,8 @@ def has_bare_bot(source):
     return any(isinstance(part, ast.AsyncFunctionDef) and part.name == "bot" for part in body)
 
 
-def is_readable(connection):
-    return bool(select.select([connection], [], [], 0)[0])
+def is_readable(connection, limit_s=0):
+    return bool(select.select([connection], [], [], limit_s)[0])
 
 
 def can_fork(control):
