@@ -212,8 +212,11 @@ fn bot_process(runner: &TestRunner) -> Value {
 fn the_status_says_why_the_bot_cannot_be_loaded() {
     let runner = bot(&format!("import no_such_module\n{BOT}"), &[]);
     runner.wait_for_log("the bot cannot be loaded");
-    let why = "ModuleNotFoundError: No module named 'no_such_module' (bot.py, line 1)";
-    assert_eq!(bot_process(&runner), json!({"state": "failed", "error": why}));
+    let why = "ModuleNotFoundError: No module named 'no_such_module' (bot.py, line 1), in /";
+    let found = bot_process(&runner);
+    assert_eq!(found["state"], "failed");
+    let said = found["error"].as_str().expect("an error");
+    assert!(said.starts_with(why) && said.contains("python"), "{said}");
     let forwarded = http::request(runner.addr, "GET", "/status", &["X-Forwarded-For: 192.0.2.1"], b"");
     let forwarded = forwarded.expect("a reply").json();
     assert_eq!(forwarded["bot_process"], json!({"state": "failed"}));

@@ -435,8 +435,32 @@ class Warm(unittest.TestCase):
             exec(compile("\n1 / 0\n", "bot.py", "exec"))
         except ZeroDivisionError as error:
             control.fail(error, file)
-        control.fail(SystemExit(2), file)
-        self.assertEqual([one["error"] for one in sent], ["ZeroDivisionError: division by zero (bot.py, line 2)", "SystemExit: 2"])
+        self.assertEqual([one["error"] for one in sent], ["ZeroDivisionError: division by zero (bot.py, line 2)"])
+
+    def test_a_file_that_ends_itself_is_said_to_have_and_where_options_stand(self):
+        from edge_runner.warm import Control
+
+        sent, file = [], pathlib.Path("bot.py")
+        control = Control.__new__(Control)
+        control._send = lambda message: sent.append(message["error"])
+        for words, code in (["--tls", "auto"], 2), (["--help"], 0), ([], 3), (["--name"], "no key"):
+            with mock.patch.object(sys, "argv", ["bot.py", *words]):
+                control.fail(SystemExit(code), file)
+        hint = "; options of edge-runner stand before bot.py, those of the bot after it"
+        self.assertEqual(sent, [f"bot.py has ended itself (SystemExit: 2){hint}", f"bot.py has ended itself (SystemExit: 0){hint}",
+                                "bot.py has ended itself (SystemExit: 3)", "bot.py has ended itself (SystemExit: no key)"])
+
+    def test_the_error_of_a_missing_module_names_the_interpreter(self):
+        from edge_runner.warm import Control
+
+        sent, file = [], pathlib.Path("bot.py")
+        control = Control.__new__(Control)
+        control._send = lambda message: sent.append(message["error"])
+        try:
+            exec(compile("import no_such_module", "bot.py", "exec"))
+        except ImportError as error:
+            control.fail(error, file)
+        self.assertEqual(sent, [f"ModuleNotFoundError: No module named 'no_such_module' (bot.py, line 1), in {sys.executable}"])
 
 
 REHEARSAL = "asyncio.run(asyncio.sleep(0))"

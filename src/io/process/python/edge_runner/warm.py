@@ -54,8 +54,16 @@ class Control:
     def fail(self, error, file):
         """The file could not be loaded."""
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-        words = traceback.format_exception_only(type(error), error)[-1].strip()
-        self._send({"error": f"{words[:1000]} ({file.name}, line {lines[-1]})" if lines else words[:1000]})
+        words = traceback.format_exception_only(type(error), error)[-1].strip()[:1000]
+        if isinstance(error, SystemExit):
+            words = f"{file.name} has ended itself ({words})"
+            if len(sys.argv) > 1 and isinstance(error.code, int):
+                words += f"; options of edge-runner stand before {file.name}, those of the bot after it"
+        elif lines:
+            words += f" ({file.name}, line {lines[-1]})"
+        if isinstance(error, ModuleNotFoundError):
+            words += f", in {sys.executable}"
+        self._send({"error": words})
 
     def wait(self, files, rehearse):
         """Says that the bot is loaded from these files, and returns the arguments of a call in the process that runs it. One that waits for its
