@@ -296,6 +296,17 @@ class Ends(unittest.TestCase):
             self.run_bot(bot, transport)
             self.assertEqual(told, ["cleaned up"])
 
+    def test_a_bot_that_ended_by_a_refusal_has_failed(self):
+        async def bot(_):
+            runner.session.refused = Refused("no such rate")
+
+        with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ"):
+            runner = run.Runner(pathlib.Path("bot.py"), {})
+        self.addCleanup(signal.signal, signal.SIGTERM, signal.SIG_DFL)
+        with self.assertRaises(SystemExit) as ended:
+            asyncio.run(runner._run(lambda: bot(None)))
+        self.assertEqual(ended.exception.code, 1)
+
     def test_an_exception_of_the_bot_passes_through(self):
         async def bot(_):
             raise ValueError("no key")

@@ -2,6 +2,8 @@
 `target/venv/bin/python tests/peers/pipecat/test_transport.py`."""
 
 import asyncio
+import contextlib
+import io
 import os
 import pathlib
 import sys
@@ -16,12 +18,13 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bots"))
 
 from test_edge_runner import Peer  # noqa: E402
 
-from edge_runner import session, transport  # noqa: E402
+from edge_runner import Refused, session, transport  # noqa: E402
 from pipecat.pipeline.pipeline import Pipeline  # noqa: E402
 from pipecat.pipeline.worker import PipelineWorker  # noqa: E402
 from pipecat.transports.base_transport import TransportParams  # noqa: E402
 from pipecat.workers.runner import WorkerRunner  # noqa: E402
 
+LIMIT_S = 30
 HANG_UP = (0x88, b"\3\xe8")
 TURNS = 10_000
 """Turns of the loop, of which the end of a pipeline takes a few hundred."""
@@ -56,6 +59,17 @@ class Ends(unittest.IsolatedAsyncioTestCase):
 
             await bot.run()
         self.assertEqual(saved, ["the call"])
+
+    async def test_a_rate_that_the_runner_does_not_have_ends_the_bot(self):
+        for params in ({"audio_in_sample_rate": 4000}, {"audio_out_sample_rate": 4000}):
+            async with Peer() as peer:
+                bot = Bot(peer, **params)
+                with contextlib.redirect_stderr(io.StringIO()) as log:
+                    await asyncio.wait_for(bot.run(), LIMIT_S)
+                peer.done.set()
+            name, = params
+            self.assertIn(f"ERROR edge_runner: {name} is 4000", log.getvalue())
+            self.assertIsInstance(bot.caller.session.refused, Refused)
 
 
 if __name__ == "__main__":

@@ -188,6 +188,9 @@ class Runner:
             # The bot has ended: a signal that comes now would only disturb the end of the loop.
             loop.remove_signal_handler(signal.SIGTERM)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self.session.refused:
+            # Said at once, and the pipeline has ended by it.
+            sys.exit(1)
 
     def runner_arguments(self):
         """Returns the arguments of the session as Pipecat's runner gives them."""

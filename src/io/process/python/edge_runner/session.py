@@ -19,6 +19,8 @@ class Session:
         self.is_eval = kind == "eval"
         self.transport = None
         """The transport that has the media."""
+        self.refused = None
+        """Why it has none, in a pipeline that runs."""
 
 
 class Caller:

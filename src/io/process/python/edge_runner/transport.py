@@ -10,6 +10,7 @@ because bots and Pipecat's helpers test for them.
 import asyncio
 import itertools
 import json
+import sys
 import time
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from loguru import logger
 from pipecat.audio.dtmf.types import KeypadEntry
 from pipecat.frames.frames import (
     CancelFrame,
+    CancelWorkerFrame,
     ClientConnectedFrame,
     ControlFrame,
     EndFrame,
@@ -108,11 +110,6 @@ class EdgeOutput(BaseOutputTransport):
         super().__init__(params, **kwargs)
         self._transport = transport
         self._lead = Lead(LEAD_S)
-
-    async def setup(self, setup):
-        await super().setup(setup)
-        if self._params.audio_out_enabled and self.sample_rate not in RATES_HZ:
-            raise Refused(f"audio_out_sample_rate is {self.sample_rate}: the runner plays 8000 to 48000 Hz.")
 
     async def start(self, frame: StartFrame):
         await super().start(frame)
@@ -225,23 +222,38 @@ class EdgeTransport(BaseTransport):
         return self._media is not None and self._media.is_open
 
     async def begin(self, end):
-        """Connects with the first end that starts, and tells the bot of the caller once."""
+        """Connects with the first end that starts, and tells the bot of the caller once. A refusal ends the pipeline: as an
+        exception here it would be a line in the log of one that goes on without its caller."""
         self._ends.add(end)
+        try:
+            has_begun = await self._connect()
+        except Refused as refused:
+            self._session.refused = refused
+            print(f"ERROR edge_runner: {refused}", file=sys.stderr)
+            await end.push_frame(CancelWorkerFrame(), FrameDirection.UPSTREAM)
+            return
+        if has_begun:
+            await self.prepare(end)
+            await self._client.fire("connected")
+            await self._call_event_handler("on_client_connected", self._client)
+            await end.push_frame(ClientConnectedFrame())
+
+    async def _connect(self):
+        """Connects unless that was tried before. Returns whether it did."""
         async with self._beginning:
-            if self._media is not None or self._is_closing:
-                return
+            if self._media is not None or self._is_closing or self._session.refused:
+                return False
             rate_hz = (self._input.sample_rate if self._input else 0) or RATE_HZ
             if rate_hz not in RATES_HZ:
                 raise Refused(f"audio_in_sample_rate is {rate_hz}: the runner has 8000 to 48000 Hz.")
+            if self._output and self._params.audio_out_enabled and self._output.sample_rate not in RATES_HZ:
+                raise Refused(f"audio_out_sample_rate is {self._output.sample_rate}: the runner plays 8000 to 48000 Hz.")
             self._media = await Media.connect(self._session.media_url, rate_hz)
             self._start(self._receive())
             timeout_s = getattr(self._params, "session_timeout", None)
             if timeout_s:
                 self._start(self._time_out(timeout_s))
-        await self.prepare(end)
-        await self._client.fire("connected")
-        await self._call_event_handler("on_client_connected", self._client)
-        await end.push_frame(ClientConnectedFrame())
+            return True
 
     async def prepare(self, end):
         """Runs before the bot is told of the caller."""
