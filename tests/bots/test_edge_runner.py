@@ -167,8 +167,15 @@ class Callers(unittest.IsolatedAsyncioTestCase):
         async def on_message(connection, message):
             told.append((connection, message))
 
-        await caller.fire("app-message", {"a": 1})
+        @caller.event_handler("app-message")
+        def fail(connection, message):
+            raise ValueError("not handled")
+
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            caller.fire("app-message", {"a": 1})
+            await caller.finish()
         self.assertEqual(told, [(caller, {"a": 1})])
+        self.assertIn("`app-message` of the connection failed: ValueError('not handled')", log.getvalue())
         with self.assertRaisesRegex(AttributeError, "`ice_connection_state`.*SmallWebRTCConnection"):
             caller.ice_connection_state
         self.assertTrue(session.Session({"transport_type": "telephony_c"}).is_telephone)

@@ -60,6 +60,50 @@ class Ends(unittest.IsolatedAsyncioTestCase):
             await bot.run()
         self.assertEqual(saved, ["the call"])
 
+    async def test_a_handler_of_the_connection_may_end_the_pipeline(self):
+        said = []
+        async with Peer([HANG_UP]) as peer:
+            bot = Bot(peer)
+
+            @bot.caller.event_handler("disconnected")
+            async def on_lost(_connection):
+                await bot.runner.cancel()
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
+                said.append("disconnected")
+
+            @bot.caller.event_handler("closed")
+            async def on_closed(_connection):
+                said.append("closed")
+
+            @bot.transport.event_handler("on_client_disconnected")
+            async def on_client_disconnected(_transport, _client):
+                said.append("on_client_disconnected")
+
+            await bot.run()
+        self.assertEqual(sorted(said), ["closed", "disconnected", "on_client_disconnected"])
+
+    async def test_a_bot_that_closes_its_connection_learns_that_it_is_closed(self):
+        said = []
+        async with Peer() as peer:
+            bot = Bot(peer)
+
+            @bot.transport.event_handler("on_client_connected")
+            async def on_client_connected(_transport, _client):
+                await bot.caller.disconnect()
+                await bot.runner.cancel()
+
+            @bot.caller.event_handler("closed")
+            async def on_closed(_connection):
+                said.append("closed")
+
+            @bot.transport.event_handler("on_client_disconnected")
+            async def on_client_disconnected(_transport, _client):
+                said.append("on_client_disconnected")
+
+            await asyncio.wait_for(bot.run(), LIMIT_S)
+        self.assertEqual(said, ["closed"])
+
     async def test_a_rate_that_the_runner_does_not_have_ends_the_bot(self):
         for params in ({"audio_in_sample_rate": 4000}, {"audio_out_sample_rate": 4000}):
             async with Peer() as peer:

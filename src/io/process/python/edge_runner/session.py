@@ -4,6 +4,10 @@ In: the JSON object of RUNNER_ARGUMENTS. Out: a stand-in for the connection that
 gives to a bot. The media belongs to the transport; a stand-in only passes on to it.
 """
 
+import asyncio
+import inspect
+import sys
+
 PROVIDERS = {"telephony_a": "twilio", "telephony_b": "telnyx", "telephony_c": "plivo", "telephony_d": "exotel"}
 
 
@@ -43,8 +47,11 @@ class Caller:
         if self.session.transport:
             await self.session.transport.close()
 
-    async def fire(self, event, *arguments):
-        """Tells the object's own handlers of an event."""
+    def fire(self, event, *arguments):
+        """Starts the object's own handlers of an event."""
+
+    async def finish(self):
+        """Waits for them, but for the one that waits itself."""
 
 
 class WebRtcCaller(Caller):
@@ -54,6 +61,7 @@ class WebRtcCaller(Caller):
         super().__init__(session)
         self.pc_id = (session.arguments.get("webrtc_connection") or {}).get("pc_id") or session.id
         self._handlers = {}
+        self._running = set()
 
     def event_handler(self, event):
         def register(handler):
@@ -62,9 +70,25 @@ class WebRtcCaller(Caller):
 
         return register
 
-    async def fire(self, event, *arguments):
+    def fire(self, event, *arguments):
+        # As tasks: one may end the pipeline, and with it what has called this.
         for handler in self._handlers.get(event, ()):
-            await handler(self, *arguments)
+            task = asyncio.get_running_loop().create_task(self._handle(event, handler, arguments))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _handle(self, event, handler, arguments):
+        try:
+            done = handler(self, *arguments)
+            if inspect.isawaitable(done):
+                await done
+        except Exception as error:
+            print(f"ERROR edge_runner: the handler of `{event}` of the connection failed: {error!r}", file=sys.stderr)
+
+    async def finish(self):
+        running = self._running - {asyncio.current_task()}
+        if running:
+            await asyncio.wait(running)
 
     def is_connected(self):
         return self.session.transport is not None and self.session.transport.is_connected

@@ -80,7 +80,6 @@ class EdgeInput(BaseInputTransport):
         self._is_ready = False
         await super().cleanup()
         await self._transport.leave(self)
-        # Waits for handlers of events, which may go on after they have ended the pipeline.
         await self._transport.cleanup()
 
     async def process_frame(self, frame, direction: FrameDirection):
@@ -186,6 +185,7 @@ class EdgeTransport(BaseTransport):
         self._marks = {}
         self._mark_names = (f"edge-runner-turn-{number}" for number in itertools.count())
         self._is_closing = False
+        self._has_fired_closed = False
         for event in ("on_client_connected", "on_client_disconnected", "on_app_message", "on_session_timeout"):
             self._register_event_handler(event)
 
@@ -234,7 +234,7 @@ class EdgeTransport(BaseTransport):
             return
         if has_begun:
             await self.prepare(end)
-            await self._client.fire("connected")
+            self._client.fire("connected")
             await self._call_event_handler("on_client_connected", self._client)
             await end.push_frame(ClientConnectedFrame())
 
@@ -272,6 +272,7 @@ class EdgeTransport(BaseTransport):
         self._release_marks()
         if self._media:
             await self._media.close()
+            self._fire_closed()
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
 
@@ -290,8 +291,19 @@ class EdgeTransport(BaseTransport):
                 logger.error(f"What the caller sent was not handled: {error!r}")
         self._release_marks()
         if not self._is_closing:
-            await self._client.fire("disconnected")
+            self._client.fire("disconnected")
+            self._fire_closed()
             await self._call_event_handler("on_client_disconnected", self._client)
+
+    def _fire_closed(self):
+        if not self._has_fired_closed:
+            self._has_fired_closed = True
+            self._client.fire("closed")
+
+    async def cleanup(self):
+        """Waits for handlers of events, which may go on after they have ended the pipeline."""
+        await super().cleanup()
+        await self._client.finish()
 
     async def _time_out(self, timeout_s):
         await asyncio.sleep(timeout_s)
@@ -321,7 +333,7 @@ class EdgeTransport(BaseTransport):
         else:
             # Both ways, because RTVI's processor stands before the input.
             await end.broadcast_frame(InputTransportMessageFrame, message=message)
-            await self._client.fire("app-message", message)
+            self._client.fire("app-message", message)
             await self._call_event_handler("on_app_message", message, self.get_client_id(self._client))
 
     # ---- to the caller
