@@ -52,12 +52,13 @@ use crate::io::tasks;
 use crate::logging;
 use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::doctor::Finding;
+use crate::proto::event::LeaveReason;
 use crate::proto::local::capture::Capture;
 use crate::proto::local::console::UserWish;
 use crate::proto::local::controls::LocalControls;
 use crate::proto::local::doctor;
 use crate::proto::local::session::{LocalSession, LocalSetup};
-use crate::proto::local::starting::StartGate;
+use crate::proto::local::starting::{SessionEnd, StartGate};
 use crate::proto::metrics::text::{MetricKind, MetricsText};
 use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::{PendingKind, Requester};
@@ -468,24 +469,26 @@ impl LocalCaller {
     async fn run_session(&mut self, preroll: Vec<i16>, permit: SessionPermit) {
         let began = tasks::now();
         self.user.report(LocalState::Call);
-        let by_user = match self.spawn_session(preroll, permit, began).await {
+        let end = match self.spawn_session(preroll, permit, began).await {
             Some(parts) => {
                 self.microphone = Some(parts.microphone);
                 self.capture = parts.capture;
                 self.user = parts.user;
-                parts.is_ended_by_user
+                match parts.is_ended_by_user {
+                    true => SessionEnd::User,
+                    false => SessionEnd::Left(parts.left),
+                }
             }
             // The session's task has panicked; the commands have ended with it.
             None => {
                 self.microphone = None;
                 self.capture = Capture::new(self.config.input.rate_hz, self.config.input.channels);
-                false
+                SessionEnd::Left(LeaveReason::Failed)
             }
         };
-        self.gate.handle_session_end(began, by_user, tasks::now());
-        if by_user && self.start == LocalStart::Always && !self.user.can_begin() {
-            // No one could begin another one.
-            self.gate.handle_key();
+        self.gate.handle_session_end(began, end, tasks::now());
+        if !self.user.can_begin() {
+            self.gate.handle_absent_user();
         }
         if self.gate.waits_for_line() {
             self.user.terminal.show("Enter begins another session");
@@ -515,6 +518,7 @@ impl LocalCaller {
             capture: std::mem::replace(&mut self.capture, fresh),
             user: std::mem::replace(&mut self.user, without),
             is_ended_by_user: false,
+            left: LeaveReason::Failed,
         };
         let (back, returned) = oneshot::channel();
         let io = LocalIo::new(

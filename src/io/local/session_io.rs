@@ -33,6 +33,8 @@ pub struct LocalParts {
     pub capture: Capture,
     pub user: LocalUser,
     pub is_ended_by_user: bool,
+    /// Why the session has ended.
+    pub left: LeaveReason,
 }
 
 /// The I/O of one session.
@@ -185,6 +187,7 @@ impl SessionIo for LocalIo {
 
     fn close(mut self, session: &LocalSession, _task: &SessionTask) -> CloseOutcome {
         self.parts.is_ended_by_user |= session.is_stopped();
+        self.parts.left = session.left().unwrap_or(self.parts.left);
         self.parts.user.terminal.hide_levels();
         // Without a receiver the runner ends, and so do the commands.
         let _ = self.back.send(self.parts);

@@ -118,6 +118,8 @@ pub struct LocalSession {
     lines: VecDeque<String>,
     meter: Option<LevelMeter>,
     is_stopped: bool,
+    /// Why it has ended.
+    left: Option<LeaveReason>,
     detector: SpeechWindow,
     /// The last time at which somebody spoke, or the bot sent a text.
     active: Instant,
@@ -172,6 +174,7 @@ impl LocalSession {
             lines: VecDeque::new(),
             meter: setup.shows_levels.then(LevelMeter::default),
             is_stopped: false,
+            left: None,
             detector: SpeechWindow::new(source_rate_hz),
             active: now,
             ducked_until: None,
@@ -338,9 +341,15 @@ impl LocalSession {
         self.is_stopped
     }
 
+    /// Returns why the session has ended.
+    pub fn left(&self) -> Option<LeaveReason> {
+        self.left
+    }
+
     fn leave(&mut self, reason: LeaveReason) {
         if self.phase != LocalPhase::Closed {
             self.phase = LocalPhase::Closed;
+            self.left = Some(reason);
             self.last_tone = self.setup.has_tones.then(|| LocalTone::of_end(reason));
             self.events.push_back(SessionEvent::Left(reason));
         }

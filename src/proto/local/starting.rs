@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::config::LocalStart;
 use super::speech::SpeechWindow;
+use crate::event::LeaveReason;
 
 /// Audio before a start by speech that the bot hears, and most of that after a wake word.
 const PRE_ROLL: Duration = Duration::from_secs(1);
@@ -16,9 +17,9 @@ const PRE_ROLL: Duration = Duration::from_secs(1);
 const BEFORE_DETECTION: Duration = Duration::from_millis(200);
 /// Pause after a session, for the echo of its last words.
 const AFTER_SESSION: Duration = Duration::from_secs(1);
-/// A session that is shorter has failed.
+/// A session that fails within this time delays the next one.
 const SHORT_SESSION: Duration = Duration::from_secs(10);
-/// Pauses after sessions that were too short, one after the other; the last one stays.
+/// Pauses after short sessions that failed one after the other; the last one stays.
 const PAUSES: [Duration; 5] = [
     AFTER_SESSION,
     Duration::from_secs(2),
@@ -26,6 +27,30 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(10),
     Duration::from_secs(30),
 ];
+
+/// How a session has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// By the terminal, a key or a stop word.
+    User,
+    Left(LeaveReason),
+}
+
+impl SessionEnd {
+    /// Returns whether the next session is likely to end in the same way.
+    fn is_failure(self) -> bool {
+        match self {
+            SessionEnd::Left(
+                LeaveReason::BotFailed
+                | LeaveReason::Failed
+                | LeaveReason::Vanished
+                | LeaveReason::NeverConnected
+                | LeaveReason::Stalled,
+            ) => true,
+            SessionEnd::User | SessionEnd::Left(_) => false,
+        }
+    }
+}
 
 /// Decides when the next session begins.
 pub struct StartGate {
@@ -35,7 +60,7 @@ pub struct StartGate {
     pre_roll: VecDeque<i16>,
     /// No session begins earlier.
     not_before: Option<Instant>,
-    short_sessions: usize,
+    failed_sessions: usize,
     /// A line on the terminal, or a key, asks for a session.
     is_asked: bool,
     /// The user has ended the last session: the next one begins with a line.
@@ -56,7 +81,7 @@ impl StartGate {
             detector: SpeechWindow::new(rate_hz),
             pre_roll: VecDeque::new(),
             not_before: None,
-            short_sessions: 0,
+            failed_sessions: 0,
             is_asked: false,
             is_paused: false,
             hears_speech: false,
@@ -114,13 +139,16 @@ impl StartGate {
         self.woken = None;
     }
 
-    /// Handles the end of a session that began at `began`; `by_user` if the terminal ended it.
-    pub fn handle_session_end(&mut self, began: Instant, by_user: bool, now: Instant) {
+    /// Handles the end of a session that began at `began`.
+    pub fn handle_session_end(&mut self, began: Instant, end: SessionEnd, now: Instant) {
         self.handle_silence();
-        self.is_paused = by_user && self.start == LocalStart::Always;
-        let is_short = !by_user && now.saturating_duration_since(began) < SHORT_SESSION;
-        self.short_sessions = if is_short { self.short_sessions + 1 } else { 0 };
-        let pause = PAUSES[self.short_sessions.min(PAUSES.len() - 1)];
+        self.is_paused = end == SessionEnd::User && self.start == LocalStart::Always;
+        let is_short = now.saturating_duration_since(began) < SHORT_SESSION;
+        self.failed_sessions = match is_short && end.is_failure() {
+            true => self.failed_sessions + 1,
+            false => 0,
+        };
+        let pause = PAUSES[self.failed_sessions.min(PAUSES.len() - 1)];
         // A person at a terminal decides alone, and knows what came before.
         let pause = if self.start == LocalStart::Key {
             Duration::ZERO
@@ -130,6 +158,11 @@ impl StartGate {
         self.not_before = Some(now + pause);
     }
 
+    /// Handles a user who has ended a session, and has neither terminal nor keys to begin another.
+    pub fn handle_absent_user(&mut self) {
+        self.is_paused = false;
+    }
+
     /// Returns when a pause ends.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.not_before
@@ -137,7 +170,8 @@ impl StartGate {
 
     /// Returns the audio that comes before a session which begins now.
     pub fn poll_start(&mut self, now: Instant) -> Option<Vec<i16>> {
-        if self.not_before.is_some_and(|at| now < at) {
+        // A line or a key is no echo, and does not wait.
+        if !self.is_asked && self.not_before.is_some_and(|at| now < at) {
             // What is said in the pause does not count.
             (self.hears_speech, self.woken) = (false, None);
             return None;

@@ -43,7 +43,7 @@ fn the_echo_after_a_session_begins_no_other() {
     let start = Instant::now();
     let mut gate = StartGate::new(LocalStart::Speech, RATE_HZ);
     gate.handle_audio(&noise(2_000, 30));
-    gate.handle_session_end(start, false, start + 60 * S);
+    gate.handle_session_end(start, SessionEnd::Left(LeaveReason::Left), start + 60 * S);
     gate.handle_audio(&noise(300, 8_000));
     assert_eq!(gate.poll_start(start + 60 * S), None);
     assert_eq!(gate.poll_timeout(), Some(start + 61 * S));
@@ -62,7 +62,7 @@ fn sessions_that_fail_pause_longer_and_longer() {
     for _ in 0..7 {
         gate.handle_audio(&[0; 160]);
         assert!(gate.poll_start(now).is_some());
-        gate.handle_session_end(now, false, now);
+        gate.handle_session_end(now, SessionEnd::Left(LeaveReason::BotFailed), now);
         let at = gate.poll_timeout().expect("a pause");
         gate.handle_audio(&[0; 160]);
         assert_eq!(gate.poll_start(now), None);
@@ -72,8 +72,37 @@ fn sessions_that_fail_pause_longer_and_longer() {
     assert_eq!(pauses, [2, 5, 10, 30, 30, 30, 30]);
     gate.handle_audio(&[0; 160]);
     assert!(gate.poll_start(now).is_some());
-    gate.handle_session_end(now, false, now + SHORT_SESSION);
+    gate.handle_session_end(now, SessionEnd::Left(LeaveReason::BotFailed), now + SHORT_SESSION);
     assert_eq!(gate.poll_timeout(), Some(now + SHORT_SESSION + AFTER_SESSION));
+}
+
+/// A bot that hangs up, and a wake word that no words follow, are no failures: the next word is
+/// heard as soon as the echo is over.
+#[test]
+fn short_sessions_that_end_well_do_not_delay_the_next_one() {
+    for reason in LeaveReason::ALL {
+        let mut now = Instant::now();
+        let mut gate = StartGate::new(LocalStart::Wake, RATE_HZ);
+        let mut pauses = Vec::new();
+        for _ in 0..5 {
+            gate.handle_audio(&[0; 160]);
+            gate.handle_wake_word(gate.position());
+            assert!(gate.poll_start(now).is_some(), "{reason}");
+            let end = now + 5 * S;
+            gate.handle_session_end(now, SessionEnd::Left(reason), end);
+            now = gate.poll_timeout().expect("a pause");
+            pauses.push((now - end).as_secs());
+        }
+        let expected = match reason {
+            LeaveReason::BotFailed
+            | LeaveReason::Failed
+            | LeaveReason::Vanished
+            | LeaveReason::NeverConnected
+            | LeaveReason::Stalled => [2, 5, 10, 30, 30],
+            _ => [1; 5],
+        };
+        assert_eq!(pauses, expected, "{reason}");
+    }
 }
 
 /// Who ends the session at the terminal wants no other at once.
@@ -84,7 +113,7 @@ fn a_session_that_the_user_ended_begins_again_with_a_line() {
     gate.handle_line();
     gate.handle_audio(&[0; 160]);
     assert!(!gate.waits_for_line() && gate.poll_start(start).is_some());
-    gate.handle_session_end(start, true, start + S);
+    gate.handle_session_end(start, SessionEnd::User, start + S);
     gate.handle_audio(&[0; 160]);
     assert!(gate.waits_for_line());
     assert_eq!(gate.poll_start(start + 9 * S), None);
@@ -111,7 +140,7 @@ fn a_wake_word_begins_a_session_with_what_follows_it() {
     assert_eq!(preroll[16 * 200..], command);
     assert_eq!(gate.poll_start(start), None, "one start");
 
-    gate.handle_session_end(start, false, start + 60 * S);
+    gate.handle_session_end(start, SessionEnd::Left(LeaveReason::Left), start + 60 * S);
     gate.handle_audio(&noise(2_000, 30));
     gate.handle_wake_word(gate.position());
     assert_eq!(gate.poll_start(start + 60 * S), None, "in the pause");
@@ -127,7 +156,19 @@ fn a_wake_word_begins_a_session_with_what_follows_it() {
     assert_eq!(gate.poll_start(start + 62 * S), Some(Vec::new()), "by the terminal");
 }
 
-/// A key is not typed by chance: it begins a session of any start, after the pause.
+/// A user without a terminal and keys has ended the session by a stop word.
+#[test]
+fn a_session_that_no_one_could_begin_begins_by_itself() {
+    let start = Instant::now();
+    let mut gate = StartGate::new(LocalStart::Always, RATE_HZ);
+    gate.handle_session_end(start, SessionEnd::User, start);
+    gate.handle_absent_user();
+    gate.handle_audio(&[0; 160]);
+    assert!(!gate.waits_for_line() && gate.poll_start(start).is_none(), "the echo");
+    assert!(gate.poll_start(start + AFTER_SESSION).is_some());
+}
+
+/// A key is not typed by chance: it begins a session of any start, also within a pause.
 #[test]
 fn a_key_begins_a_session_of_any_start() {
     let start = Instant::now();
@@ -141,11 +182,12 @@ fn a_key_begins_a_session_of_any_start() {
         assert_eq!(gate.poll_start(start), None);
         gate.handle_key();
         assert!(!gate.waits_for_line() && gate.poll_start(start).is_some(), "{kind:?}");
-        gate.handle_session_end(start, true, start + 60 * S);
+        gate.handle_session_end(start, SessionEnd::User, start + 60 * S);
+        let end = start + 60 * S;
+        assert_eq!(gate.poll_start(end), None, "{kind:?}");
         gate.handle_key();
-        let pause = gate.poll_timeout().expect("a pause");
-        assert!(gate.poll_start(pause).is_some(), "{kind:?}");
-        assert_eq!(gate.poll_start(pause), None, "{kind:?}");
+        assert!(gate.poll_start(end).is_some(), "{kind:?}");
+        assert_eq!(gate.poll_start(end), None, "{kind:?}");
     }
 }
 
@@ -158,7 +200,7 @@ fn a_line_begins_a_session_with_nothing_before_it() {
     assert_eq!(gate.poll_start(now), None);
     gate.handle_line();
     assert_eq!(gate.poll_start(now), Some(Vec::new()));
-    gate.handle_session_end(now, false, now);
+    gate.handle_session_end(now, SessionEnd::Left(LeaveReason::BotFailed), now);
     assert_eq!(gate.poll_start(now), None);
     gate.handle_line();
     assert_eq!(gate.poll_start(now), Some(Vec::new()));
