@@ -391,6 +391,7 @@ impl LocalCaller {
     /// Waits until a session is to begin, and returns what was said before.
     async fn wait_for_start(&mut self) -> Vec<i16> {
         let mut pcm = Vec::new();
+        let mut counted = self.capture.counts().gaps;
         self.user.report(LocalState::Listening);
         loop {
             let now = tasks::now();
@@ -425,6 +426,9 @@ impl LocalCaller {
                         pcm.fill(0);
                     }
                     self.gate.handle_audio(&pcm);
+                    let gaps = self.capture.counts().gaps;
+                    self.counts.gaps.fetch_add(gaps - counted, Relaxed);
+                    counted = gaps;
                     // The echo after a session is no wake word.
                     if let Some(wake) = self.wake.as_ref().filter(|_| due.is_none()) {
                         wake.send(&pcm, self.gate.position());
@@ -434,6 +438,7 @@ impl LocalCaller {
                     self.hook.handle_state(LocalState::Wake);
                     self.gate.handle_wake_word(position);
                 }
+                IdleEvent::Microphone(MicrophoneEvent::Overrun) => self.capture.handle_xrun(tasks::now()),
                 IdleEvent::Microphone(MicrophoneEvent::Started) => self.capture.handle_restart(),
                 IdleEvent::Microphone(MicrophoneEvent::Failed) => {
                     self.hook.handle_state(LocalState::Error);

@@ -191,6 +191,7 @@ async fn read_frames(
             RecordingStep::Prepare => {
                 let prepared = card.prepare().map_err(|error| card_error(&error));
                 recorder.handle_prepared(prepared, tasks::now());
+                events.send(MicrophoneEvent::Overrun).await.ok()?;
             }
             RecordingStep::Wait(at) => sleep_until(at.into()).await,
             RecordingStep::End(failure) => return Some(failure),
@@ -288,7 +289,7 @@ pub async fn record_once(
             while recorded.len() < bytes {
                 match received.recv().await {
                     Some(MicrophoneEvent::Bytes(piece)) => recorded.extend(piece),
-                    Some(MicrophoneEvent::Started | MicrophoneEvent::Failed) => {}
+                    Some(MicrophoneEvent::Started | MicrophoneEvent::Overrun | MicrophoneEvent::Failed) => {}
                     None => break,
                 }
             }

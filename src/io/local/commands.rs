@@ -8,6 +8,7 @@
 pub mod once;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -374,24 +375,37 @@ async fn run_recorder(
 
 /// Passes on what a microphone writes. Returns `None` at the end of its output.
 async fn read_pieces(
-    stdout: &mut (impl AsyncRead + Unpin),
+    stdout: &mut (impl AsyncRead + AsFd + Unpin),
     lines: &mut StderrLines,
     supervision: &mut Supervision,
     events: &mpsc::Sender<MicrophoneEvent>,
 ) -> Option<CommandFailure> {
     let mut buffer = [0; PIPE_BYTES];
+    // What the pipe still holds of the time before audio was lost.
+    let mut before_loss: Option<usize> = None;
     loop {
+        if before_loss == Some(0) {
+            before_loss = None;
+            events.send(MicrophoneEvent::Overrun).await.ok()?;
+        }
+        let read_max = before_loss.unwrap_or(PIPE_BYTES).min(PIPE_BYTES);
         if let Some(failure) = supervision.poll_failure(tasks::now()) {
             return Some(failure);
         }
         let hangs_at = supervision.poll_timeout();
         let read = tokio::select! {
-            read = stdout.read(&mut buffer) => read,
-            _ = lines.read(supervision), if lines.is_open => continue,
+            read = stdout.read(&mut buffer[..read_max]) => read,
+            xruns = lines.read(supervision), if lines.is_open => {
+                if xruns > 0 {
+                    before_loss = Some(unread(stdout));
+                }
+                continue;
+            }
             () = until(hangs_at) => continue,
         };
         let Ok(bytes @ 1..) = read else { return None };
         supervision.note_traffic(tasks::now());
+        before_loss = before_loss.map(|left| left.saturating_sub(bytes));
         events
             .send(MicrophoneEvent::Bytes(buffer[..bytes].to_vec()))
             .await
@@ -503,7 +517,7 @@ async fn write_chunks(
 }
 
 /// Returns the bytes in a pipe that its program has not read.
-fn unread(pipe: &impl std::os::fd::AsFd) -> usize {
+fn unread(pipe: &impl AsFd) -> usize {
     rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| bytes as usize)
 }
 

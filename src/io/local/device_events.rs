@@ -5,6 +5,8 @@ pub enum MicrophoneEvent {
     /// It has started, for the first time or again.
     Started,
     Bytes(Vec<u8>),
+    /// It has lost audio after its last bytes.
+    Overrun,
     Failed,
 }
 

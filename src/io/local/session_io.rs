@@ -140,6 +140,10 @@ impl SessionIo for LocalIo {
                 self.parts.capture.handle_bytes(&bytes, now);
                 self.hear(session, now);
             }
+            LocalInput::Microphone(MicrophoneEvent::Overrun) => {
+                self.parts.capture.handle_xrun(now);
+                self.hear(session, now);
+            }
             LocalInput::Microphone(MicrophoneEvent::Started) => self.parts.capture.handle_restart(),
             LocalInput::Microphone(MicrophoneEvent::Failed) => self.parts.capture.handle_restart(),
             LocalInput::Gap => {

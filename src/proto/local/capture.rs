@@ -1,9 +1,10 @@
 //! The microphone's bytes as an even stream of PCM.
 //!
 //! In: bytes of 16-bit signed little-endian PCM in pieces of any length, with any number of
-//! channels, and `now`. Out: `i16` mono PCM at the same rate: the first channel. Gaps are filled
-//! with silence after `FILLED_AFTER`, so that a detector of speech sees time pass; what then
-//! comes late is dropped. The clock of a card differs from that of the machine by up to
+//! channels, reports of lost audio, and `now`. Out: `i16` mono PCM at the same rate: the first
+//! channel. Gaps are filled with silence after `FILLED_AFTER`, so that a detector of speech sees
+//! time pass, and shorter ones where the card reports them; what then comes late is dropped. The
+//! clock of a card differs from that of the machine by up to
 //! `DRIFT_MAX`, which is followed and not filled. A source that is faster than that is read no
 //! faster ([`Capture::reads_at`]).
 
@@ -32,6 +33,10 @@ pub struct Capture {
     /// Samples that silence stands for, and until when they are expected.
     owed: usize,
     owed_until: Option<Instant>,
+    /// Whether the card has lost audio before its next bytes.
+    is_lost: bool,
+    /// Whether the last gap was found by the clock, and may yet be reported.
+    is_unreported: bool,
     counts: CaptureCounts,
 }
 
@@ -71,6 +76,8 @@ impl Capture {
             clock: None,
             owed: 0,
             owed_until: None,
+            is_lost: false,
+            is_unreported: false,
             counts: CaptureCounts::default(),
         }
     }
@@ -97,8 +104,10 @@ impl Capture {
             return;
         }
         let clock = self.clock.unwrap_or_else(|| now - self.length(samples));
+        let clock = self.fill_lost(clock, samples, now);
         let dropped = self.late_samples(clock, samples, now);
-        self.pcm.drain(before..before + dropped);
+        let kept = self.pcm.len() - samples;
+        self.pcm.drain(kept..kept + dropped);
         let length = self.length(samples - dropped);
         let mut clock = clock + length;
         // The average of the distance to the machine's clock stays near zero.
@@ -109,6 +118,28 @@ impl Capture {
             clock -= step.min(clock - now);
         }
         self.clock = Some(clock);
+    }
+
+    /// Fills what a card has lost before the newest samples. Returns the time at which all samples
+    /// before these are due.
+    fn fill_lost(&mut self, clock: Instant, samples: usize, now: Instant) -> Instant {
+        let starts = now - self.length(samples);
+        if !std::mem::take(&mut self.is_lost) || starts <= clock {
+            return clock;
+        }
+        let lost = (starts - clock).min(LATE_UNTIL);
+        let silence = (lost.as_secs_f64() * f64::from(self.rate_hz)) as usize;
+        let at = self.pcm.len() - samples;
+        self.pcm.splice(at..at, std::iter::repeat_n(0, silence));
+        self.handle_filled(silence, now);
+        starts
+    }
+
+    /// Handles silence in place of samples, which may come late.
+    fn handle_filled(&mut self, samples: usize, now: Instant) {
+        self.counts.filled += samples as u64;
+        self.owed += samples;
+        self.owed_until = Some(now + LATE_UNTIL);
     }
 
     /// Returns how many of the next samples silence has already taken the place of.
@@ -129,6 +160,16 @@ impl Capture {
         self.rest.clear();
         self.clock = None;
         (self.owed, self.owed_until) = (0, None);
+        (self.is_lost, self.is_unreported) = (false, false);
+    }
+
+    /// Handles a card that has lost audio, and goes on.
+    pub fn handle_xrun(&mut self, now: Instant) {
+        self.is_lost = true;
+        let is_known = self.owed_until.is_some_and(|until| now < until);
+        if !std::mem::take(&mut self.is_unreported) || !is_known {
+            self.counts.gaps += 1;
+        }
     }
 
     /// Fills a gap that is due.
@@ -137,8 +178,11 @@ impl Capture {
             && now >= clock + FILLED_AFTER
         {
             if self.owed_until.is_none_or(|until| now >= until) {
-                self.counts.gaps += 1;
                 self.owed = 0;
+                if !self.is_lost {
+                    self.counts.gaps += 1;
+                    self.is_unreported = true;
+                }
             }
             let samples = self.rate_hz as usize * FILL.as_millis() as usize / 1000;
             // After a long pause of the machine itself, only the present matters.
@@ -147,9 +191,7 @@ impl Capture {
                 continue;
             }
             self.pcm.resize(self.pcm.len() + samples, 0);
-            self.counts.filled += samples as u64;
-            self.owed += samples;
-            self.owed_until = Some(now + LATE_UNTIL);
+            self.handle_filled(samples, now);
             self.clock = Some(clock + self.length(samples));
         }
     }
@@ -239,6 +281,44 @@ mod tests {
         taken(&mut lost);
         lost.handle_bytes(&bytes(160, 7), start + 401 * MS);
         assert_eq!(taken(&mut lost).len(), 160);
+    }
+
+    /// A card that has lost 50 ms says so: the time is filled at once, before what it records next,
+    /// and each loss counts.
+    #[test]
+    fn lost_audio_that_is_reported_is_filled_and_counted() {
+        let start = Instant::now();
+        let mut capture = Capture::new(16_000, 1);
+        let mut now = start;
+        for nth in 1..=3 {
+            for _ in 0..120 {
+                now += 10 * MS;
+                capture.handle_bytes(&bytes(160, 7), now);
+            }
+            taken(&mut capture);
+            capture.handle_bytes(&bytes(1, 6), now);
+            capture.handle_xrun(now);
+            now += 60 * MS;
+            capture.handle_bytes(&bytes(160, 7), now);
+            let pcm = taken(&mut capture);
+            let silence = pcm.len() - 161;
+            assert_eq!(pcm, [vec![6], vec![0; silence], vec![7; 160]].concat());
+            assert!(silence.abs_diff(50 * 16) < 32, "{silence}");
+            assert_eq!((capture.counts().gaps, capture.counts().late), (nth, 0));
+        }
+        // What was only late, and comes after all, does not add to the time.
+        capture.handle_bytes(&bytes(50 * 16, 7), now);
+        assert!(taken(&mut capture).len() < 32);
+        // A gap that was filled before it is reported counts once.
+        let mut known = Capture::new(16_000, 1);
+        known.handle_bytes(&bytes(160, 7), start);
+        known.handle_timeout(start + 300 * MS);
+        known.handle_xrun(start + 310 * MS);
+        known.handle_bytes(&bytes(160, 7), start + 310 * MS);
+        assert_eq!(known.counts().gaps, 1);
+        assert!(taken(&mut known).len().abs_diff(320 * 16) < 32);
+        known.handle_xrun(start + 320 * MS);
+        assert_eq!(known.counts().gaps, 2);
     }
 
     /// A card that is 500 ppm slower or faster than the machine for an hour has no gap.

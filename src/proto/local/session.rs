@@ -228,14 +228,14 @@ impl LocalSession {
     pub fn handle_microphone(&mut self, pcm: &[i16], counts: CaptureCounts, now: Instant) {
         let has_gap = counts.gaps > self.capture.gaps;
         self.capture = counts;
+        if has_gap {
+            self.handle_loss();
+        }
         if pcm.is_empty() || self.phase == LocalPhase::Closed {
             return;
         }
         self.microphone = now;
         self.received_samples += pcm.len() as u64;
-        if has_gap {
-            self.handle_loss();
-        }
         if let Some(meter) = &mut self.meter {
             meter.handle_microphone(pcm, self.setup.controls.is_muted());
             let bot = self.playout.sound_end().is_some_and(|end| now < end);

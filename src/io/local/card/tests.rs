@@ -84,6 +84,9 @@ fn frames(sample: i16, count: usize) -> Answer {
     Answer::Frames([sample.to_le_bytes(), [0x55; 2]].concat().repeat(count))
 }
 
+/// Stands for lost audio among samples.
+const OVERRUN: i16 = -1;
+
 /// Runs a card that records. Returns the samples, why it ended, and its supervision.
 async fn recorded(card: Rig) -> (Vec<i16>, Option<CommandFailure>, Supervision) {
     let (events, mut received) = mpsc::channel(64);
@@ -93,11 +96,14 @@ async fn recorded(card: Rig) -> (Vec<i16>, Option<CommandFailure>, Supervision) 
     assert!(matches!(received.recv().await, Some(MicrophoneEvent::Started)));
     let mut samples = Vec::new();
     while let Some(event) = received.recv().await {
-        let MicrophoneEvent::Bytes(bytes) = event else {
-            panic!("bytes");
-        };
-        let pairs = bytes.chunks_exact(2);
-        samples.extend(pairs.map(|pair| i16::from_le_bytes([pair[0], pair[1]])));
+        match event {
+            MicrophoneEvent::Bytes(bytes) => {
+                let pairs = bytes.chunks_exact(2);
+                samples.extend(pairs.map(|pair| i16::from_le_bytes([pair[0], pair[1]])));
+            }
+            MicrophoneEvent::Overrun => samples.push(OVERRUN),
+            MicrophoneEvent::Started | MicrophoneEvent::Failed => panic!("bytes"),
+        }
     }
     (samples, ended, supervision)
 }
@@ -146,7 +152,15 @@ async fn a_microphone_has_recorded_until_it_was_unplugged() {
         Answer::Error(Errno::NODEV),
     ]);
     let (samples, ended, supervision) = recorded(card).await;
-    assert_eq!(samples, [vec![7; 160], vec![8; 3], vec![9; 3], vec![10; 3]].concat());
+    let expected = [
+        vec![7; 160],
+        vec![8; 3],
+        vec![OVERRUN],
+        vec![9; 3],
+        vec![OVERRUN],
+        vec![10; 3],
+    ];
+    assert_eq!(samples, expected.concat());
     assert_eq!((ended, supervision.xruns()), (Some(CommandFailure::Card), 2));
     assert_eq!(supervision.last_words(), Some("No such device"));
 }

@@ -108,6 +108,8 @@ impl Aec3 {
         }
         if *least > AHEAD_MAX {
             self.written.drain(..*least - AHEAD);
+            // The delay between both is another one now.
+            self.learned = 0;
         }
         self.watched = (usize::MAX, 0);
     }
@@ -269,6 +271,29 @@ mod tests {
         assert!(!canceller.has_learned());
         run(&mut canceller, &played, &recorded);
         assert!(canceller.has_learned());
+    }
+
+    /// What is left out changes the delay, which is to be found again.
+    #[test]
+    fn it_learns_again_after_it_left_something_out() {
+        let played = speech(6 * SECOND, 1);
+        let recorded = echo(&played);
+        let mut canceller = Aec3::new(CANCELLED_RATE_HZ, CANCELLED_RATE_HZ);
+        run(&mut canceller, &played[..4 * SECOND], &recorded[..4 * SECOND]);
+        assert!(canceller.has_learned());
+        // The microphone has lost 100 ms.
+        canceller.handle_written(&played[4 * SECOND..4 * SECOND + SECOND / 10]);
+        run(
+            &mut canceller,
+            &played[4 * SECOND..],
+            &recorded[4 * SECOND..5 * SECOND + BLOCK_SAMPLES],
+        );
+        assert!(
+            canceller.written.len() < AHEAD_MAX + 2 * BLOCK,
+            "{}",
+            canceller.written.len()
+        );
+        assert!(!canceller.has_learned());
     }
 
     /// Rates differ from the canceller's, and a second without a microphone stays bounded.

@@ -38,7 +38,8 @@ pub enum RecordingStep<'a> {
     Read(&'a mut [u8]),
     /// Pass on this PCM.
     Pcm(Vec<u8>),
-    /// Make the card ready; the result goes to [`CardRecorder::handle_prepared`].
+    /// The card has lost audio. Report that, and make it ready; the result goes to
+    /// [`CardRecorder::handle_prepared`].
     Prepare,
     /// Ask for the next step at this time.
     Wait(Instant),

@@ -225,6 +225,28 @@ fn a_canceller_lets_the_caller_interrupt_once_it_has_learned() {
     assert!(rig.session.summary(&Counts::default()).contains("; echo lowered by "));
 }
 
+/// A microphone that says that it has lost audio has none with that.
+#[cfg(target_pointer_width = "64")]
+#[test]
+fn a_loss_of_the_microphone_is_learned_from_without_its_audio() {
+    let mut rig = Rig::new(setup(LocalEcho::Cancel, Duration::ZERO));
+    let mut state = 1_u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 18) as i16 - 8_192
+    };
+    rig.speech = (0..9 * 16_000).map(|_| noise()).collect();
+    rig.run(5 * S);
+    let has_learned = |rig: &Rig| rig.session.canceller.as_ref().is_some_and(|echo| echo.has_learned());
+    assert!(has_learned(&rig));
+    let lost = CaptureCounts {
+        gaps: 1,
+        ..CaptureCounts::default()
+    };
+    rig.session.handle_microphone(&[], lost, rig.now);
+    assert!(!has_learned(&rig));
+}
+
 /// A caller who speaks over the bot lowers its voice; it comes back once that is over.
 #[cfg(target_pointer_width = "64")]
 #[test]
