@@ -153,7 +153,6 @@ impl LocalSession {
             None => setup.preroll.clone(),
         };
         let mut playout = Playout::new(setup.out_rate_hz);
-        playout.set_gain(setup.controls.gain());
         if setup.has_tones {
             playout.add_tone(LocalTone::Start.pcm(setup.out_rate_hz));
         }
@@ -195,7 +194,6 @@ impl LocalSession {
     /// Handles what the user has set.
     pub fn handle_controls(&mut self, controls: LocalControls) {
         let before = std::mem::replace(&mut self.setup.controls, controls);
-        self.playout.set_gain(controls.gain());
         if self.setup.has_tones && before.is_muted() != controls.is_muted() {
             let tone = match controls.is_muted() {
                 true => LocalTone::Muted,
@@ -263,7 +261,6 @@ impl LocalSession {
                 self.ducked_until = Some(now + DUCKED_FOR);
             }
         }
-        self.set_gain(now);
         self.hear(&pcm);
     }
 
@@ -357,6 +354,7 @@ impl LocalSession {
 
     /// Returns the next output of the bot's speech that is due.
     fn poll_speech(&mut self, now: Instant) -> Option<SessionOutput<'static, LocalCommand>> {
+        self.set_gain(now);
         let pcm = match self.playout.poll_output(now)? {
             LocalPlayoutOutput::Chunk(pcm) => pcm,
             LocalPlayoutOutput::Mark(name) => {

@@ -247,7 +247,8 @@ fn a_loss_of_the_microphone_is_learned_from_without_its_audio() {
     assert!(!has_learned(&rig));
 }
 
-/// A caller who speaks over the bot lowers its voice; it comes back once that is over.
+/// A caller who speaks over the bot lowers its voice; it comes back once that is over, also where a
+/// loss makes the canceller learn again meanwhile.
 #[cfg(target_pointer_width = "64")]
 #[test]
 fn a_caller_lowers_the_bot() {
@@ -257,7 +258,7 @@ fn a_caller_lowers_the_bot() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 19) as i16 - 4_096
     };
-    rig.speech = (0..9 * 16_000).map(|_| noise()).collect();
+    rig.speech = (0..14 * 16_000).map(|_| noise()).collect();
     let loudness = |bytes: &[u8]| {
         let pcm = bytes.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]]));
         (pcm.map(|sample| f64::from(sample).powi(2)).sum::<f64>() / (bytes.len() / 2) as f64).sqrt()
@@ -273,6 +274,13 @@ fn a_caller_lowers_the_bot() {
     let again = newest(&rig);
     assert!((0.2..0.3).contains(&(spoken_over / alone)), "{}", spoken_over / alone);
     assert!((0.9..1.1).contains(&(again / alone)), "{}", again / alone);
+    rig.microphone = Some(8_000);
+    rig.run(S);
+    rig.session.handle_loss();
+    rig.microphone = Some(20);
+    rig.run(S);
+    let after_loss = newest(&rig);
+    assert!((0.9..1.1).contains(&(after_loss / alone)), "{}", after_loss / alone);
 }
 
 /// What was said before the session, and before the bot's rate is known, is not cut.
