@@ -90,8 +90,11 @@ impl Capture {
         self.counts
     }
 
-    /// Handles bytes of the microphone.
+    /// Handles bytes of the microphone, after a gap that is due.
     pub fn handle_bytes(&mut self, bytes: &[u8], now: Instant) {
+        if !self.is_lost {
+            self.handle_timeout(now);
+        }
         let before = self.pcm.len();
         self.rest.extend_from_slice(bytes);
         let whole = self.rest.len() - self.rest.len() % self.frame_bytes;
@@ -281,6 +284,26 @@ mod tests {
         taken(&mut lost);
         lost.handle_bytes(&bytes(160, 7), start + 401 * MS);
         assert_eq!(taken(&mut lost).len(), 160);
+    }
+
+    /// Between sessions no timer fills a gap. It does not remain for the first words of the next
+    /// one.
+    #[test]
+    fn the_bytes_after_a_gap_end_it() {
+        let start = Instant::now();
+        let mut capture = Capture::new(16_000, 1);
+        for nth in (1..=50).chain(81..=90) {
+            capture.handle_bytes(&bytes(160, 7), start + 10 * MS * nth);
+        }
+        let before = taken(&mut capture);
+        assert_eq!(capture.counts().gaps, 1);
+        assert_eq!(before[before.len() - 1_600..], [7; 1_600]);
+        for nth in 91..=120 {
+            let now = start + 10 * MS * nth;
+            capture.handle_timeout(now);
+            capture.handle_bytes(&bytes(160, 8), now);
+        }
+        assert_eq!(taken(&mut capture), [8; 4_800]);
     }
 
     /// A card that has lost 50 ms says so: the time is filled at once, before what it records next,
