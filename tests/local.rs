@@ -307,6 +307,36 @@ fn a_wake_word_begins_a_session() {
     }
 }
 
+/// A microphone that fails in a session is an error of the hook until it works again, and counts.
+#[test]
+fn a_microphone_that_fails_in_a_session_is_shown_and_counted() {
+    let (quiet, states, once) = (noise("quiet.raw", 1.0), folder().join("states"), folder().join("once"));
+    let fails_once = format!("mkdir {} && {{ cat {}; exit 1; }}; ", once.display(), quiet.display());
+    let mic = microphone(&fails_once, &[&quiet]);
+    let hook = format!("sh -c 'echo $0 >> {}'", states.display());
+    let options = ["--local-start", "always", "--local-hook", hook.as_str()];
+    let runner = start(&mic, "sh -c 'exec cat >/dev/null'", &options, &ECHO);
+    runner.wait_for_log("the microphone works again");
+    let start = Instant::now();
+    loop {
+        let states = std::fs::read_to_string(&states).unwrap_or_default();
+        if states.ends_with("error\ncall\n") {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{states:?}; log:\n{}", runner.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(
+        runner.log().matches("session started: local").count(),
+        1,
+        "{}",
+        runner.log()
+    );
+    let metrics = http::get(runner.addr, "/metrics").text();
+    let none = "edge_runner_local_xruns_total{direction=\"in\"} 0";
+    assert!(!metrics.contains(none), "{metrics}");
+}
+
 /// A service of another kind, an old one, and one that is gone are each named once.
 #[test]
 fn a_wrong_wake_service_is_named() {

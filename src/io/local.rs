@@ -441,6 +441,7 @@ impl LocalCaller {
                 IdleEvent::Microphone(MicrophoneEvent::Overrun) => self.capture.handle_xrun(tasks::now()),
                 IdleEvent::Microphone(MicrophoneEvent::Started) => self.capture.handle_restart(),
                 IdleEvent::Microphone(MicrophoneEvent::Failed) => {
+                    self.capture.handle_failure(tasks::now());
                     self.hook.handle_state(LocalState::Error);
                     self.gate.handle_silence();
                 }
@@ -484,7 +485,7 @@ impl LocalCaller {
                     false => SessionEnd::Left(parts.left),
                 }
             }
-            // The session's task has panicked; the commands have ended with it.
+            // The runner ends.
             None => {
                 self.microphone = None;
                 self.capture = Capture::new(self.config.input.rate_hz, self.config.input.channels);

@@ -3,6 +3,7 @@
 //! In: what they report, and what the user wants. Out: the commands of [`LocalSession`], which are
 //! performed. At the end, the microphone, the terminal and the keys go back to the caller's task.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Context;
@@ -37,9 +38,47 @@ pub struct LocalParts {
     pub left: LeaveReason,
 }
 
+/// What goes back to its owner when it is dropped, also by a panic.
+struct Borrowed<T> {
+    lent: Option<T>,
+    back: Option<oneshot::Sender<T>>,
+}
+
+impl<T> Borrowed<T> {
+    fn new(lent: T, back: oneshot::Sender<T>) -> Self {
+        Borrowed {
+            lent: Some(lent),
+            back: Some(back),
+        }
+    }
+}
+
+impl<T> Deref for Borrowed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.lent.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> DerefMut for Borrowed<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.lent.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for Borrowed<T> {
+    fn drop(&mut self) {
+        if let (Some(lent), Some(back)) = (self.lent.take(), self.back.take()) {
+            // Without a receiver the runner ends, and so do the commands.
+            let _ = back.send(lent);
+        }
+    }
+}
+
 /// The I/O of one session.
 pub struct LocalIo {
-    parts: LocalParts,
+    parts: Borrowed<LocalParts>,
     loudspeaker: LoudspeakerCommand,
     /// A chunk that the loudspeaker does not take yet.
     waiting: Option<Vec<u8>>,
@@ -50,7 +89,6 @@ pub struct LocalIo {
     before: CaptureCounts,
     gaps: u64,
     counts: Arc<LocalCounts>,
-    back: oneshot::Sender<LocalParts>,
     pcm: Vec<i16>,
 }
 
@@ -80,7 +118,7 @@ impl LocalIo {
         LocalIo {
             before: parts.capture.counts(),
             gaps: 0,
-            parts,
+            parts: Borrowed::new(parts, back),
             loudspeaker: match config.types {
                 true => LoudspeakerCommand::silent(),
                 false => LoudspeakerCommand::start(output, withheld, slots),
@@ -89,7 +127,6 @@ impl LocalIo {
             bytes_per_s,
             held: in_pipe + CARD_BUFFER + Duration::from_millis(20 * CHUNKS_MAX as u64),
             counts: counts.clone(),
-            back,
             pcm: Vec::new(),
         }
     }
@@ -121,7 +158,7 @@ impl SessionIo for LocalIo {
             capture,
             user,
             ..
-        } = &mut self.parts;
+        } = &mut *self.parts;
         let chunks = self.loudspeaker.chunks.clone();
         let (gap, reads_at) = (capture.poll_timeout(), capture.reads_at(tasks::now()));
         tokio::select! {
@@ -137,6 +174,7 @@ impl SessionIo for LocalIo {
         let now = tasks::now();
         match input {
             LocalInput::Microphone(MicrophoneEvent::Bytes(bytes)) => {
+                self.parts.user.report(LocalState::Call);
                 self.parts.capture.handle_bytes(&bytes, now);
                 self.hear(session, now);
             }
@@ -145,7 +183,11 @@ impl SessionIo for LocalIo {
                 self.hear(session, now);
             }
             LocalInput::Microphone(MicrophoneEvent::Started) => self.parts.capture.handle_restart(),
-            LocalInput::Microphone(MicrophoneEvent::Failed) => self.parts.capture.handle_restart(),
+            LocalInput::Microphone(MicrophoneEvent::Failed) => {
+                self.parts.user.hook.handle_state(LocalState::Error);
+                self.parts.capture.handle_failure(now);
+                self.hear(session, now);
+            }
             LocalInput::Gap => {
                 self.parts.capture.handle_timeout(now);
                 self.hear(session, now);
@@ -193,8 +235,6 @@ impl SessionIo for LocalIo {
         self.parts.is_ended_by_user |= session.is_stopped();
         self.parts.left = session.left().unwrap_or(self.parts.left);
         self.parts.user.terminal.hide_levels();
-        // Without a receiver the runner ends, and so do the commands.
-        let _ = self.back.send(self.parts);
         CloseOutcome::default()
     }
 }
@@ -211,5 +251,25 @@ async fn taken(chunks: &mpsc::Sender<Vec<u8>>, waiting: &mut Option<Vec<u8>>) {
             }
         }
         Err(_) => *waiting = None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The next session has the terminal and the keys of one whose task has panicked.
+    #[test]
+    fn what_a_session_borrows_comes_back_from_a_panic() {
+        let (back, mut returned) = oneshot::channel();
+        let mut borrowed = Borrowed::new(6, back);
+        *borrowed += 1;
+        let panicked = std::panic::AssertUnwindSafe(move || {
+            let _borrowed = borrowed;
+            // Without the message of a panic.
+            std::panic::resume_unwind(Box::new(()));
+        });
+        assert!(std::panic::catch_unwind(panicked).is_err());
+        assert_eq!(returned.try_recv(), Ok(7));
     }
 }

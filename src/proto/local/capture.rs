@@ -166,6 +166,14 @@ impl Capture {
         (self.is_lost, self.is_unreported) = (false, false);
     }
 
+    /// Handles a microphone that has failed. What it lost is a gap that is not filled: it may be
+    /// long, or never end.
+    pub fn handle_failure(&mut self, now: Instant) {
+        let is_known = self.owed_until.is_some_and(|until| now < until);
+        self.counts.gaps += u64::from(self.clock.is_some() && !is_known);
+        self.handle_restart();
+    }
+
     /// Handles a card that has lost audio, and goes on.
     pub fn handle_xrun(&mut self, now: Instant) {
         self.is_lost = true;
@@ -378,6 +386,24 @@ mod tests {
             }
         }
         assert!((160_000..175_000).contains(&samples), "{samples}");
+    }
+
+    /// A microphone that fails counts once, however often it is started in vain.
+    #[test]
+    fn a_failure_is_one_gap() {
+        let start = Instant::now();
+        let mut capture = Capture::new(16_000, 1);
+        capture.handle_bytes(&bytes(160, 7), start);
+        for _ in 0..3 {
+            capture.handle_failure(start);
+            capture.handle_restart();
+        }
+        assert_eq!((capture.counts().gaps, capture.counts().filled), (1, 0));
+        // One that fell silent before was counted.
+        capture.handle_bytes(&bytes(160, 7), start);
+        capture.handle_timeout(start + 300 * MS);
+        capture.handle_failure(start + 1_000 * MS);
+        assert_eq!(capture.counts().gaps, 2);
     }
 
     #[test]
