@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use super::flags::{LowArgs, SettingsArgs, WsAuth};
 use super::{Env, UsageError, cluster, env_trust, features};
-use crate::config::{BotAudio, BuiltInBot, Config, MetricsAccess, PythonBot, Secret, Tls, ToolsConfig, Transport};
+use crate::config::{
+    AlsaDefault, BotAudio, BuiltInBot, Config, MetricsAccess, PythonBot, Secret, Tls, ToolsConfig, Transport,
+};
 use crate::features::Feature;
 use crate::limits::{API_KEY_BYTES, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
 use crate::proto::assistant::options::ChosenBot;
@@ -138,7 +140,8 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.bot_folder = bot_folder(env);
     config.sandbox = sandbox;
     config.ws_tokens = ws_auth == WsAuth::Token;
-    config.local = args.modules.local.resolve(config.direct, warnings)?;
+    let local = args.modules.local.resolve(config.direct, warnings)?;
+    config.local = local.map(|local| local.with_default(&AlsaDefault::of(&env.variables)));
     let sessions_default = match config.bot {
         BuiltInBot::Realtime | BuiltInBot::Cascade => assistant.sessions_max,
         BuiltInBot::Parrot | BuiltInBot::Echo => SESSIONS_MAX_DEFAULT,

@@ -56,6 +56,7 @@ use crate::proto::event::LeaveReason;
 use crate::proto::local::capture::Capture;
 use crate::proto::local::console::UserWish;
 use crate::proto::local::controls::LocalControls;
+use crate::proto::local::direction::AudioDirection;
 use crate::proto::local::doctor;
 use crate::proto::local::session::{LocalSession, LocalSetup};
 use crate::proto::local::starting::{SessionEnd, StartGate};
@@ -225,7 +226,8 @@ fn banner(config: &Config, _: &ListenAddresses) -> Vec<BannerRow> {
         (LocalStart::Wake, true) => "a session begins with the wake word or Enter; `q` ends it",
         (LocalStart::Wake, false) => "a session begins with the wake word",
     };
-    let (input, output) = (local.input.back_end.name(), local.output.back_end.name());
+    let input = commands::shown_name(&local.input, AudioDirection::In);
+    let output = commands::shown_name(&local.output, AudioDirection::Out);
     vec![("Local", format!("{how}; through `{input}` and `{output}`"))]
 }
 

@@ -27,7 +27,9 @@ pub use crate::job::JobType;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 use crate::livekit::config::missing_variables;
 pub use crate::livekit::config::{Mediaroom, MediaroomWorker};
-pub use crate::local::config::{AudioBackEnd, AudioDevice, LocalConfig, LocalEcho, LocalStart, WakeConfig};
+pub use crate::local::config::{
+    AlsaDefault, AudioBackEnd, AudioDevice, LocalConfig, LocalEcho, LocalStart, WakeConfig,
+};
 pub use crate::metrics::MetricsAccess;
 #[doc(hidden)]
 pub use crate::moq::config::MoqUdpPort;

@@ -9,6 +9,7 @@ pub mod once;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -24,6 +25,7 @@ use crate::config::{AudioBackEnd, AudioDevice};
 use crate::io::children::{self, ChildOwner};
 use crate::io::group::ProcessGroup;
 use crate::io::tasks::{self, SlotPool};
+use crate::proto::local::command::set_device;
 use crate::proto::local::direction::AudioDirection;
 use crate::proto::local::supervision::{CommandFailure, StderrLine, Supervision};
 use crate::proto::process::output_lines::LineSplitter;
@@ -168,11 +170,16 @@ impl CommandSpec {
     }
 
     fn start(&self, words: &[String]) -> Result<RunningCommand, CommandFailure> {
+        let mut words = words.to_vec();
+        if let Some(name) = stand_in(&self.device, self.direction) {
+            log::debug!("the {} is {name}", self.direction.name());
+            set_device(&mut words, name);
+        }
         let (stdin, stdout) = match self.direction {
             AudioDirection::In => (Stdio::null(), Stdio::piped()),
             AudioDirection::Out => (Stdio::piped(), Stdio::null()),
         };
-        let mut command = command_of(words, &self.withheld);
+        let mut command = command_of(&words, &self.withheld);
         // Messages in English, since they are read.
         command.env("LC_MESSAGES", "C").env_remove("LC_ALL");
         command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
@@ -181,6 +188,16 @@ impl CommandSpec {
             _ => CommandFailure::NotStarted(error.to_string()),
         })
     }
+}
+
+/// Returns the card that stands for the default device now, as ALSA names it.
+fn stand_in(device: &AudioDevice, direction: AudioDirection) -> Option<String> {
+    device.stand_in(direction, &card::cards(), |path| Path::new(path).exists())
+}
+
+/// Returns what the banner calls a device.
+pub fn shown_name(device: &AudioDevice, direction: AudioDirection) -> String {
+    stand_in(device, direction).unwrap_or_else(|| device.back_end.name())
 }
 
 /// Returns a command in a process group of its own, without the variables that are `withheld`.

@@ -93,6 +93,15 @@ pub fn alsa_command(direction: AudioDirection, device: &str, rate_hz: u32, chann
     words.map(str::to_owned).to_vec()
 }
 
+/// Names another device in the words of [`alsa_command`].
+pub fn set_device(words: &mut [String], device: String) {
+    if let Some(at) = words.iter().position(|word| word == "-D")
+        && let Some(word) = words.get_mut(at + 1)
+    {
+        *word = device;
+    }
+}
+
 /// Whether a microphone and a loudspeaker are certainly two cards: two names, or two numbers. A
 /// card has both a name and a number, and other devices do not show their card.
 pub fn are_two_cards(input: &AudioBackEnd, output: &AudioBackEnd) -> bool {
@@ -215,6 +224,10 @@ mod tests {
         );
         let input = words_of(None, AudioDirection::In, 16_000, 1).expect("a command");
         assert_eq!(input[..4].join(" "), "arecord -q -D default");
+        let mut stand_in = input.clone();
+        set_device(&mut stand_in, "plughw:CARD=USB,DEV=0".to_owned());
+        assert_eq!(stand_in[..4].join(" "), "arecord -q -D plughw:CARD=USB,DEV=0");
+        assert_eq!(stand_in[4..], input[4..]);
     }
 
     #[test]

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use super::direction::AudioDirection;
 use super::kernel::KernelCard;
+use super::listing::{CONVERTS, SoundCard};
 use super::stop_words::StopWords;
 use crate::assistant::services::endpoint::ServiceAuthority;
 use crate::features::Feature;
+use crate::options::env::Variables;
 
 /// The settings of `--local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +43,75 @@ pub struct LocalConfig {
     pub bot: Option<String>,
 }
 
+impl LocalConfig {
+    /// Says what the default device is, for the devices that no option names.
+    #[must_use]
+    pub fn with_default(mut self, default: &AlsaDefault) -> LocalConfig {
+        for device in [&mut self.input, &mut self.output] {
+            device.default = device.default.as_ref().map(|_| default.clone());
+        }
+        self
+    }
+}
+
 /// A microphone or a loudspeaker, and the form of its PCM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AudioDevice {
     pub back_end: AudioBackEnd,
+    /// Set if no option names the device.
+    pub default: Option<AlsaDefault>,
     pub rate_hz: u32,
     pub channels: u16,
+}
+
+impl AudioDevice {
+    /// Returns the device of ALSA that stands for `default` among these cards, in a direction:
+    /// without a sound server it would be the first card, which is a screen on most boards. `None`
+    /// where `default` is what it should be.
+    pub fn stand_in(
+        &self,
+        direction: AudioDirection,
+        cards: &[SoundCard],
+        exists: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        if self.default.as_ref()?.is_set(exists) {
+            return None;
+        }
+        let card = KernelCard::first(cards, direction)?;
+        Some(format!("{CONVERTS}CARD={},DEV={}", card.id, card.device))
+    }
+}
+
+/// What makes the `default` device of ALSA more than the first card.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlsaDefault {
+    /// Whether the environment names a sound server.
+    has_server: bool,
+    /// The sockets of sound servers, and the settings of ALSA, where there are some.
+    files: Vec<String>,
+}
+
+impl AlsaDefault {
+    /// Takes the variables that clients of sound servers and ALSA read.
+    pub fn of(variables: &Variables) -> AlsaDefault {
+        let below = |variable, files: &[&str]| -> Vec<String> {
+            let folder = variables.literal(variable);
+            let paths = folder.map(|folder| files.iter().map(|file| format!("{folder}/{file}")).collect());
+            paths.unwrap_or_default()
+        };
+        let mut files = below("XDG_RUNTIME_DIR", &["pipewire-0", "pulse/native"]);
+        files.extend(below("HOME", &[".asoundrc", ".config/alsa/asoundrc"]));
+        files.push("/etc/asound.conf".to_owned());
+        let servers = ["PULSE_SERVER", "PIPEWIRE_REMOTE"];
+        AlsaDefault {
+            has_server: servers.iter().any(|server| variables.literal(server).is_some()),
+            files,
+        }
+    }
+
+    fn is_set(&self, exists: impl Fn(&str) -> bool) -> bool {
+        self.has_server || self.files.iter().any(|file| exists(file))
+    }
 }
 
 /// What reads or plays PCM.
@@ -132,5 +198,69 @@ impl Default for LocalEcho {
             true => LocalEcho::Cancel,
             false => LocalEcho::Half,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::listing::{CardAccess, cards};
+    use crate::local::options::LocalOptions;
+
+    const CARDS: &str =
+        " 0 [vc4hdmi0       ]: vc4-hdmi - vc4-hdmi-0\n 2 [USB            ]: USB-Audio - Jabra SPEAK 510 USB\n";
+    const PCM: &str = "00-00: MAI : MAI : playback 1\n02-00: USB Audio : USB Audio : playback 1 : capture 1\n";
+
+    /// A board has no sound server, and its first card is a screen. A card that is plugged in later
+    /// is found then.
+    #[test]
+    fn a_speakerphone_stands_for_the_default_device_without_a_sound_server() {
+        let variables = |pairs: &[(&str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Variables::new(pairs, [])
+        };
+        let board = AlsaDefault::of(&variables(&[
+            ("HOME", "/home/pi"),
+            ("XDG_RUNTIME_DIR", "/run/user/1000"),
+        ]));
+        let of = |input: Option<&str>, default: &AlsaDefault| {
+            let options = LocalOptions {
+                is_on: true,
+                input: input.map(str::to_owned),
+                ..LocalOptions::default()
+            };
+            let config = options.resolve(false, &mut Vec::new()).expect("valid").expect("on");
+            config.with_default(default)
+        };
+        let both = cards(CARDS, PCM, |_| CardAccess::Allowed);
+        let unnamed = of(None, &board);
+        let none = |_: &str| false;
+        for (device, direction) in [
+            (&unnamed.input, AudioDirection::In),
+            (&unnamed.output, AudioDirection::Out),
+        ] {
+            let usb = Some("plughw:CARD=USB,DEV=0".to_owned());
+            assert_eq!(device.stand_in(direction, &both, none), usb);
+            assert_eq!(device.stand_in(direction, &[], none), None, "it is unplugged");
+            for file in [
+                "/run/user/1000/pipewire-0",
+                "/run/user/1000/pulse/native",
+                "/home/pi/.asoundrc",
+                "/etc/asound.conf",
+            ] {
+                assert_eq!(device.stand_in(direction, &both, |path| path == file), None, "{file}");
+            }
+        }
+        let named = of(Some("default"), &board);
+        assert_eq!(
+            named.input.stand_in(AudioDirection::In, &both, none),
+            None,
+            "an option names it"
+        );
+        let remote = AlsaDefault::of(&variables(&[("PULSE_SERVER", "tcp:pc")]));
+        let remote = of(None, &remote);
+        assert_eq!(remote.input.stand_in(AudioDirection::In, &both, none), None);
     }
 }

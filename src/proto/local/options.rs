@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::command::{are_two_cards, back_end, words};
-use super::config::{AudioBackEnd, AudioDevice, LocalConfig, LocalEcho, LocalStart, WakeConfig};
+use super::config::{AlsaDefault, AudioBackEnd, AudioDevice, LocalConfig, LocalEcho, LocalStart, WakeConfig};
 use super::direction::AudioDirection;
 use super::stop_words::StopWords;
 use crate::assistant::services::endpoint::{ServiceAuthority, ServiceEndpoint};
@@ -289,6 +289,7 @@ impl LocalOptions {
                     AudioBackEnd::Kernel(_) => 1,
                 },
                 back_end,
+                default: text.is_none().then(AlsaDefault::default),
                 rate_hz,
             })
         };

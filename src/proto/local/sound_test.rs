@@ -138,6 +138,7 @@ impl BoardDevice {
         };
         let device = AudioDevice {
             back_end,
+            default: None,
             rate_hz: BOARD_RATE_HZ,
             channels: 1,
         };

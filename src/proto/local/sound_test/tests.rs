@@ -12,6 +12,7 @@ use crate::local::listing::{CardAccess, cards};
 fn device(rate_hz: u32, channels: u16) -> AudioDevice {
     AudioDevice {
         back_end: AudioBackEnd::Command(vec!["arecord".to_owned()]),
+        default: None,
         rate_hz,
         channels,
     }
