@@ -146,10 +146,14 @@ impl PeerConnection {
         if self.config.is_call {
             let answer = sdp::write_call_answer(&answer);
             self.dtmf = answer.dtmf_payload_type.map(|pt| (pt.into(), DtmfReceiver::default()));
-            return Ok(sdp::insert_declined_sections(&answer.sdp, &prepared.declined));
+            return Ok(sdp::insert_declined_sections(&answer.sdp, &prepared.declined, true));
         }
         let answer = self.finish_answer(&answer, prepared)?;
-        Ok(sdp::insert_declined_sections(&answer, &prepared.declined))
+        Ok(sdp::insert_declined_sections(
+            &answer,
+            &prepared.declined,
+            prepared.has_bundle,
+        ))
     }
 
     /// Rewrites an answer for the client.

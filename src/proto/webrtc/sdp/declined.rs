@@ -22,9 +22,10 @@ pub struct DeclinedSection {
     pub lines: String,
 }
 
-/// Puts the declined sections into an answer, in the places of the offer.
-pub fn insert_declined_sections(answer: &str, declined: &[DeclinedSection]) -> String {
-    if declined.is_empty() {
+/// Puts the declined sections into an answer, in the places of the offer, and removes a bundle that
+/// it must not have.
+pub fn insert_declined_sections(answer: &str, declined: &[DeclinedSection], has_bundle: bool) -> String {
+    if declined.is_empty() && has_bundle {
         return answer.to_owned();
     }
     let (head, sections) = parse(answer);
@@ -35,7 +36,8 @@ pub fn insert_declined_sections(answer: &str, declined: &[DeclinedSection]) -> S
     for DeclinedSection { index, lines } in declined {
         sections.insert((*index).min(sections.len()), lines.clone());
     }
-    let head: String = head.iter().flat_map(|line| [*line, "\r\n"]).collect();
+    let head = head.iter().filter(|line| has_bundle || !line.starts_with(GROUP));
+    let head: String = head.flat_map(|line| [*line, "\r\n"]).collect();
     head + &sections.concat()
 }
 
@@ -173,11 +175,15 @@ mod tests {
         };
         let declined = [text(0, "m=text 0 T 1\r\n"), text(3, "m=image 0 I 2\r\n")];
         assert_eq!(
-            insert_declined_sections(answer, &declined),
+            insert_declined_sections(answer, &declined, true),
             "v=0\r\na=group:BUNDLE 1\r\na=x\r\nm=text 0 T 1\r\nm=audio 9 A 1\r\na=mid:1\r\nm=video 9 B 2\r\n\
              m=image 0 I 2\r\n"
         );
-        assert_eq!(insert_declined_sections(answer, &[]), answer);
+        assert_eq!(
+            insert_declined_sections(answer, &[], false),
+            answer.replace("a=group:BUNDLE 1\r\n", "")
+        );
+        assert_eq!(insert_declined_sections(answer, &[], true), answer);
     }
 
     const HEAD: &str = "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n";

@@ -52,6 +52,9 @@ pub struct PreparedOffer {
     pub has_application: bool,
     /// The sections that were taken out.
     pub declined: Vec<DeclinedSection>,
+    /// The answer has a bundle. It must not have one if none is offered (RFC 9143 section 7.3),
+    /// unless the client needs it.
+    pub has_bundle: bool,
 }
 
 /// Why an offer was rejected.
@@ -204,9 +207,10 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     if has_other_names {
         sections.iter_mut().for_each(MediaSection::remove_mid_extension);
     }
+    let has_bundle = session.bundle().is_some() || family.is_device() || have_one_transport(&sections);
     let mut declined = Vec::new();
     if bounds.declines {
-        let is_usable = session.usable_sections(&sections);
+        let is_usable = session.usable_sections(&sections, has_bundle);
         let is_used = |index: usize| is_usable.get(index) == Some(&true);
         let unused = sections.iter().enumerate().filter(|(index, _)| !is_used(*index));
         declined.extend(unused.map(|(index, section)| DeclinedSection {
@@ -249,6 +253,7 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
         has_video: sections.iter().any(|section| section.media == MediaType::Video),
         has_application: sections.iter().any(|section| section.media == MediaType::Application),
         declined,
+        has_bundle,
     })
 }
 
@@ -405,18 +410,22 @@ impl SessionLines<'_> {
     }
 
     /// Returns for each section whether it can be used: it is supported, and belongs to the one
-    /// transport, which is that of the bundle with audio. Stopped sections belong to any, and all
-    /// do where there is no such bundle: clients without one take an answer with one.
-    fn usable_sections(&self, sections: &[MediaSection<'_>]) -> Vec<bool> {
+    /// transport, which is that of the bundle with audio, or else of the first audio section.
+    /// Stopped sections belong to any, and all do where the answer has a bundle without audio.
+    fn usable_sections(&self, sections: &[MediaSection<'_>], has_bundle: bool) -> Vec<bool> {
         let is_audio = |section: &&MediaSection<'_>| section.media == MediaType::Audio && section.port != "0";
+        let first = sections.iter().find(is_audio).map(|section| section.mid.as_str());
         let bundle = self.bundle().filter(|mids| {
             sections
                 .iter()
                 .filter(is_audio)
                 .any(|section| mids.contains(&section.mid.as_str()))
         });
-        let belongs =
-            |section: &MediaSection<'_>| bundle.as_ref().is_none_or(|mids| mids.contains(&section.mid.as_str()));
+        let belongs = |section: &MediaSection<'_>| match (&bundle, first) {
+            (Some(mids), _) => mids.contains(&section.mid.as_str()),
+            (None, Some(first)) if !has_bundle => section.mid == first,
+            _ => true,
+        };
         let sections = sections.iter();
         sections
             .map(|section| section.media != MediaType::Unsupported && (section.port == "0" || belongs(section)))
@@ -437,6 +446,23 @@ impl SessionLines<'_> {
             })
             .fold(String::new(), |text, section| text + " " + &section.mid)
     }
+}
+
+/// Returns whether the sections of an offer without a bundle have one transport: the same ICE
+/// credentials. GStreamer's clients, which have a transport for each section and names of their own
+/// for these, are counted among them: they do not connect by an answer that declines their data
+/// channel, and take one with a bundle.
+fn have_one_transport(sections: &[MediaSection<'_>]) -> bool {
+    fn ufrag<'a>(section: &MediaSection<'a>) -> Option<&'a str> {
+        let mut attributes = section.attributes.iter();
+        attributes.find_map(|attribute| attribute.strip_prefix("ice-ufrag:"))
+    }
+    let is_of_gstreamer = |(index, section): (usize, &MediaSection<'_>)| {
+        section.mid.strip_prefix(section.media.word()) == Some(index.to_string().as_str())
+    };
+    let used = || sections.iter().filter(|section| section.port != "0");
+    let first = used().next().and_then(ufrag);
+    used().all(|section| ufrag(section) == first) || sections.iter().enumerate().all(is_of_gstreamer)
 }
 
 /// Returns the first `a=setup` value of the offer.

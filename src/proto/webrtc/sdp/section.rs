@@ -25,7 +25,7 @@ pub enum MediaType {
 }
 
 impl MediaType {
-    fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             MediaType::Audio => "audio",
             MediaType::Video => "video",

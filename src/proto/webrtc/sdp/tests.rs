@@ -800,11 +800,7 @@ fn unusable_sections_are_taken_out_and_declined() {
     assert_eq!(places(&stopped.replace("BUNDLE 0 1 2 3", "BUNDLE 1 2 3")), [0; 0]);
     let stopped = CHROME.replace("m=video 9 ", "m=video 0 ");
     assert_eq!(places(&stopped.replace("BUNDLE 0 1 2 3", "BUNDLE 0 3")), [0; 0]);
-    assert_eq!(
-        places(&grouped("a=x-none")),
-        [0; 0],
-        "clients without a bundle take one"
-    );
+    assert_eq!(places(&grouped("a=x-none")), [0; 0], "the credentials are the same");
     let lines = declined(&grouped("a=group:BUNDLE 0")).1;
     assert!(
         lines.starts_with(

@@ -155,23 +155,41 @@ fn the_names_of_sections_are_any_tokens() {
     assert!(error.contains("`a.1`"), "{error}");
 }
 
-/// Without a group, as from GStreamer's listeners, whose sections have credentials of their own,
-/// the answer has one: the listeners do not connect by an answer that declines other sections.
+/// Without a group, sections with credentials of their own have transports of their own, of which
+/// one is used; no group is answered that was not offered (RFC 9143 section 7.3). Sections with the
+/// same credentials have one, and get a group. So do GStreamer's listeners, which do not connect by
+/// an answer that declines other sections.
 #[test]
-fn an_offer_without_a_group_is_answered_with_one() {
+fn an_offer_without_a_group_is_answered_for_one_transport() {
     let alone = CHROME.replace("a=group:BUNDLE 0 1 2 3\n", "");
     assert_ne!(alone, CHROME);
-    let mut number = 0;
-    let own = alone.lines().map(|line| match line.starts_with("a=ice-ufrag:") {
-        true => {
-            number += 1;
-            format!("{line}{number}\r\n")
-        }
-        false => format!("{line}\r\n"),
+    let own = |offer: &str| -> String {
+        let mut number = 0;
+        let lines = offer.lines().map(|line| match line.starts_with("a=ice-ufrag:") {
+            true => {
+                number += 1;
+                format!("{line}{number}\r\n")
+            }
+            false => format!("{line}\r\n"),
+        });
+        lines.collect()
+    };
+    let ports = |answer: &str| -> Vec<String> {
+        let media = answer.lines().filter(|line| line.starts_with("m="));
+        media
+            .filter_map(|line| line.split(' ').nth(1).map(str::to_owned))
+            .collect()
+    };
+    let answered = answer(&own(&alone)).expect("an answer");
+    assert_eq!(ports(&answered), ["9", "0", "0", "0"], "{answered}");
+    assert!(!answered.contains("a=group"), "{answered}");
+    let named = ["audio0", "video1", "video2", "application3"];
+    let of_gstreamer = named.iter().enumerate().fold(own(&alone), |offer, (index, name)| {
+        offer.replace(&format!("a=mid:{index}\r\n"), &format!("a=mid:{name}\r\n"))
     });
-    for offer in [own.collect::<String>(), alone.clone()] {
-        let answer = answer(&offer).expect("an answer");
-        assert_eq!(bundle(&answer).len(), 4, "{answer}");
+    for offer in [alone, of_gstreamer] {
+        let answered = answer(&offer).expect("an answer");
+        assert_eq!(bundle(&answered).len(), 4, "{answered}");
     }
 }
 
