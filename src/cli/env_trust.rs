@@ -193,6 +193,13 @@ const TRUST: &[(Part, &str)] = &[
     (Part::End("PROXY"), "redirects connections"),
 ];
 
+/// Variables of the runner that name a program, or a file that does, by canonical names.
+const PROGRAMS: &[&str] = &["RUNNER_PYTHON", "RUNNER_CONFIG", "RUNNER_LOCAL_HOOK"];
+
+/// Devices of ALSA that are cards, or sound servers. Others may be plug-ins of its library, one of
+/// which starts programs.
+const SOUND_CARDS: &[&str] = &["default", "hw", "kernel", "pipewire", "plughw", "pulse", "sysdefault"];
+
 /// Variables of the runner that change whom it trusts, by canonical names.
 const OWN_TRUST: &[&str] = &["RUNNER_ACME_ROOT", "RUNNER_SETTINGS"];
 
@@ -292,6 +299,9 @@ const SECRETS: &[&str] = &[
 /// The variable with the URL of the cloud service, and that with its key.
 const CLOUD_URL: &str = "CLOUD_API_URL";
 const CLOUD_KEY: &str = "CLOUD_API_KEY";
+/// The variable with the URL of the service's database, and that with the file of its password.
+const CLOUD_DATABASE: &str = "CLOUD_DATABASE";
+const CLOUD_DATABASE_PASSWORD: &str = "CLOUD_DATABASE_PASSWORD_FILE";
 
 /// Aliases of secrets that programs read under this name. The runner uses them only when its own
 /// bot needs them, so programs inherit them; and it sends them only to the URL of the alias, or to
@@ -309,8 +319,10 @@ fn secrets(provider: &Provider) -> impl Iterator<Item = &'static str> {
 /// Returns the variables of the secrets that are sent to the URL in `url`, a canonical name.
 pub(super) fn sent_to(providers: &[&Provider], url: &str) -> Vec<&'static str> {
     let is_base = |setting: &Setting| matches!(setting.holds, Holds::Base(_)) && setting.name == url;
-    if url == CLOUD_URL {
-        return vec![CLOUD_KEY];
+    match url {
+        CLOUD_URL => return vec![CLOUD_KEY],
+        CLOUD_DATABASE => return vec![CLOUD_DATABASE_PASSWORD],
+        _ => {}
     }
     match providers.iter().find(|provider| provider.settings.iter().any(is_base)) {
         Some(provider) => secrets(provider).collect(),
@@ -501,6 +513,23 @@ fn is_this_machine(value: &str) -> bool {
     is_plain(scheme, b"+") && port.is_some_and(is_port) && is_plain(path, b"/-_.")
 }
 
+/// Returns whether an option of the runner, by its canonical name, starts what the value names.
+fn names_a_program(canonical: &str, value: &str) -> bool {
+    match canonical {
+        "RUNNER_TOOLS" => !ServiceUrl::is_http(value),
+        "RUNNER_LOCAL_IN" | "RUNNER_LOCAL_OUT" => !is_sound_card(value),
+        _ => PROGRAMS.contains(&canonical),
+    }
+}
+
+/// Returns whether a value names a sound card, and no command.
+fn is_sound_card(value: &str) -> bool {
+    let value = value.trim();
+    let (device, place) = value.split_once(':').unwrap_or((value, ""));
+    let is_place = |byte: u8| byte.is_ascii_alphanumeric() || b"=,_-".contains(&byte);
+    SOUND_CARDS.contains(&device) && place.bytes().all(is_place)
+}
+
 /// Returns why a line of the runner's own variables is rejected. `canonical` is its name.
 fn own_rejection_reason(canonical: &str, value: &str, process: &BTreeMap<String, String>) -> Option<String> {
     let is_set = |name: &str| process.get(name).is_some_and(|value| !value.trim().is_empty());
@@ -538,8 +567,7 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>, secret: 
     let is_own = OWN.iter().any(|prefix| canonical.starts_with(prefix))
         || modules::VARIABLES.iter().any(|module| module.contains(canonical))
         || of_providers.any(|setting| setting.name == canonical);
-    let names_programs = ["RUNNER_PYTHON", "RUNNER_CONFIG"].contains(&canonical);
-    if names_programs || (canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value)) {
+    if names_a_program(canonical, &line.value) {
         return Some("determines which programs run".to_owned());
     }
     if let Some(why) = own_rejection_reason(canonical, &line.value, process).filter(|_| is_own) {

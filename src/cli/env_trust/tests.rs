@@ -115,6 +115,31 @@ fn rejects_variables_that_load_code_or_redirect_connections() {
     }
 }
 
+/// Every option that takes a command, whatever its name. A card of the file is taken.
+#[test]
+fn rejects_the_commands_of_options() {
+    let takes_command = |flag: &&RunnerFlag| match flag.kind {
+        FlagKind::Value(value, _) | FlagKind::Optional(value, _) | FlagKind::Repeatable(value, _) => {
+            value.contains("COMMAND") || value.contains("PROGRAM")
+        }
+        _ => false,
+    };
+    let options: Vec<&RunnerFlag> = RUNNER.flags().filter(takes_command).collect();
+    assert!(options.len() >= 5, "{}", options.len());
+    for option in options {
+        let name = option.long.trim_start_matches("--").replace('-', "_").to_uppercase();
+        for value in ["evil", "./evil", "sh -c ./evil", "file:FILE=|./evil", "default -x"] {
+            let line = format!("RUNNER_{name}={value}");
+            assert_eq!(read(&line, &[]).0, [""; 0], "{line}");
+        }
+    }
+    for device in ["default", "hw:1,0", "plughw:CARD=Jabra,DEV=0", "kernel:CARD=Jabra"] {
+        for name in ["RUNNER_LOCAL_IN", "RUNNER_LOCAL_OUT"] {
+            assert_eq!(read(&format!("{name}={device}"), &[]), (vec![name.to_owned()], vec![]));
+        }
+    }
+}
+
 /// What the `.env` files of Pipecat's examples and of bots have.
 #[test]
 fn takes_the_files_of_existing_bots() {
@@ -420,6 +445,7 @@ fn rejects_a_url_whose_secret_is_in_the_environment() {
         ("RUNNER_TOOLS", "TOOLS_API_KEY"),
         ("CLOUD_API_URL", "PIPECAT_CLOUD_API_KEY"),
         ("PIPECAT_API_HOST", "CLOUD_API_KEY"),
+        ("CLOUD_DATABASE", "CLOUD_DATABASE_PASSWORD_FILE"),
     ] {
         let line = format!("{url}=https://evil.example\n");
         let (names, warnings) = read(&line, &[(secret, "hunter2")]);
