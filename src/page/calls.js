@@ -150,7 +150,7 @@ export function callList(shown) {
 	let wanted = PAGE;
 	let isKept = true;
 	let stream = null;
-	let [isFollowed, isAlone, timer] = [false, false, 0];
+	let [isFollowed, isAlone, hasFailed, timer] = [false, false, false, 0];
 	box.hidden = true;
 	more.addEventListener('click', () => {
 		wanted = Math.min(LOADED_MAX, wanted + PAGE);
@@ -237,7 +237,7 @@ export function callList(shown) {
 
 	/** Called now and then while the list is shown. */
 	async function refresh() {
-		if (isFollowed) return;
+		if (isFollowed && !hasFailed) return;
 		if (await load() && !stream && !isAlone) start();
 	}
 
@@ -253,8 +253,10 @@ export function callList(shown) {
 			box.hidden = !calls.length && !chosen;
 			more.hidden = !next || wanted === LOADED_MAX;
 			show(calls);
+			hasFailed = false;
 			return true;
 		} catch ({ status }) {
+			hasFailed = true;
 			// Why is said above, or this runner keeps no records.
 			box.hidden = true;
 			shown();

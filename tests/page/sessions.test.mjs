@@ -497,6 +497,34 @@ test('the list follows the stream of events, and is asked for now and then witho
 	assert.ok(own.followed[1].aborted, 'a list that is not shown follows nothing');
 });
 
+test('a list that is followed comes back after a request that failed', async () => {
+	let stream;
+	const events = () => new Response(new ReadableStream({ start: (controller) => { stream = controller; } }), { headers: { 'Content-Type': 'text/event-stream' } });
+	const calls = [200, { calls: [CALL], next: null }];
+	const own = list({ calls, events });
+	const happened = async (answer) => {
+		own.answers.calls = answer;
+		stream.enqueue(new TextEncoder().encode('event: started\ndata: {}\n\n'));
+		for (let turn = 0; turn < 3; turn += 1) await settle();
+		clock.pass(250);
+		await settle();
+	};
+	await own.show();
+	await until(() => own.followed);
+	const box = own.find('calls-list').parentElement;
+	await happened(calls);
+	assert.equal(box.hidden, false);
+	await happened(new TypeError('refused'));
+	assert.equal(box.hidden, true);
+	own.answers.calls = calls;
+	await own.later();
+	assert.deepEqual([box.hidden, own.followed.length], [false, 1], 'without another event');
+	const asked = own.asked.length;
+	await own.later();
+	assert.equal(own.asked.length, asked, 'the stream is enough again');
+	own.shown.show(false);
+});
+
 test('what callers said is text', async () => {
 	const hostile = '<img src=x onerror=alert(1)>';
 	const own = list({ calls: [200, { calls: [{ ...CALL, caller: hostile, reason: hostile }], next: null }], call: { c1: { ...CALL, turns: [{ ...TEXTS[1], text: hostile, stages: [{ name: hostile, ms: 1 }] }], functions: [hostile], bot_error: hostile, provider_error: hostile } } });
