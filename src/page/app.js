@@ -351,7 +351,7 @@ async function test() {
 	// The browser may still be asking for the microphone.
 	if (opening) return;
 	opening = true;
-	const context = sound.start();
+	sound.start();
 	try {
 		const track = await mic.open(chosen);
 		if (call.phase !== 'idle') return track.stop();
@@ -362,7 +362,8 @@ async function test() {
 		$('mic-said').textContent = 'Speak, and watch the level above “You”. Nothing is sent.';
 		listMicrophones();
 	} catch (error) {
-		context.close();
+		// A call that began meanwhile has sound of its own.
+		if (call.phase === 'idle') sound.stop();
 		problem({ ...words.microphone(error), retry: false });
 	} finally {
 		opening = false;
