@@ -205,13 +205,15 @@ fn a_full_bot_leaves_the_token_of_a_client_as_it_is() {
 /// other one.
 #[test]
 fn the_report_of_an_end_is_no_new_call() {
-    let runner = start(&["-t", "plivo", "-x", "bots.example.net"]);
+    let key = "0123456789abcdef0123456789abcdef";
+    let runner = start(&["-t", "plivo", "-x", "bots.example.net", "--api-key", key]);
     let headers = ["Content-Type: application/x-www-form-urlencoded"];
     let form = b"CallUUID=1&From=43660123&To=4312345&CallStatus=completed&Duration=12";
     let reply = http::request(runner.addr, "POST", "/", &headers, form).expect("the runner answers");
     assert_eq!((reply.status, reply.text().as_str()), (200, ""));
-    let calls = http::get(runner.addr, "/calls").json()["calls"].clone();
-    assert_eq!(calls.as_array().map(Vec::len), Some(0), "{calls}");
+    let authorization = format!("Authorization: Bearer {key}");
+    let listed = http::request(runner.addr, "GET", "/calls", &[&authorization], b"").expect("the runner answers");
+    assert_eq!(listed.json()["calls"], json!([]));
 }
 
 #[test]
