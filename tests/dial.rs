@@ -85,7 +85,8 @@ fn a_dialled_call_reaches_the_bot_of_its_request() {
         ];
         let files = [("edge-runner.toml", settings.as_str())];
         let runner = TestRunner::start_among(&files, &options, &variables(&url, Some(&key)));
-        assert_eq!(dial(&runner, &[], &json!({"to": TO, "bot": "sales"})).status, 201);
+        let request = json!({"to": TO, "machine_detection": true, "bot": "sales"});
+        assert_eq!(dial(&runner, &[], &request).status, 201);
         let [answer, ..] = urls(provider, &api.asked()[requests - 1].body);
         let markup = signed::webhook_at(&answer, provider, &signed::form(provider, call_id), "1").send(&runner);
         let target = signed::target(&markup);
