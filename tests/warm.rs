@@ -203,6 +203,38 @@ fn a_changed_file_is_loaded_again_and_a_broken_one_keeps_the_old() {
     assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
 }
 
+/// Its import waits for a file, or for the end of the runner.
+fn bot_that_loads_for_ever() -> TestRunner {
+    let gate = "import os, time\nrunner = os.getppid()\nprint('imports')
+while os.getppid() == runner and not os.path.exists('gate'):\n    time.sleep(0.01)\n";
+    bot(&format!("{gate}{BOT}"), &[])
+}
+
+/// A call that waits for its bot ends with its caller, and frees its place.
+#[test]
+fn a_caller_can_leave_while_the_bot_is_loaded() {
+    let runner = bot_that_loads_for_ever();
+    runner.wait_for_log("imports");
+    let client = Client::connect(runner.addr, "/ws-client");
+    runner.wait_for_log("the call waits until it is loaded");
+    hang_up(&runner, client);
+    let line = runner.wait_for_log("session ended");
+    assert!(line.contains("caller left") && !line.contains("aborted"), "{line}");
+    assert_eq!(runner.log().matches("imports").count(), 1, "{}", runner.log());
+}
+
+#[test]
+fn a_caller_who_waits_for_the_bot_to_be_loaded_learns_so() {
+    let runner = bot_that_loads_for_ever();
+    let mut client = Client::connect(runner.addr, "/ws-client");
+    client.hear_message("that the bot is starting", |message| {
+        message["type"] == "error" && message["data"]["error"].to_string().contains("The bot is starting")
+    });
+    let log = runner.log();
+    assert_eq!(log.matches("imports").count(), 1, "the call has its own process: {log}");
+    hang_up(&runner, client);
+}
+
 fn bot_process(runner: &TestRunner) -> Value {
     http::get(runner.addr, "/status").json()["bot_process"].take()
 }

@@ -237,7 +237,7 @@ async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: Runne
         return run_pcm(&spec, args, rate_hz).await;
     }
     // Without media, the program runs until it exits.
-    let media = PendingMedia::of(&mut args);
+    let mut media = PendingMedia::of(&mut args);
     let listener = media
         .as_ref()
         .map(|_| MediaListener::bind())
@@ -245,7 +245,14 @@ async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: Runne
         .map_err(ProgramError::Listener)?;
     let arguments = arguments(&args, listener.as_ref())?;
     let services = (CallControl::of(&args), Prompts::of(&args));
-    let mut program = match loaded(warm.as_deref(), &arguments, &args).await {
+    let loaded = match &warm {
+        Some(warm) => match loaded(warm, &arguments, &args, media.as_mut()).await {
+            Ok(program) => program,
+            Err(SessionOver) => return Ok(()),
+        },
+        None => None,
+    };
+    let mut program = match loaded {
         Some(program) => program,
         None => start(&spec, &arguments, &args)?.0,
     };
@@ -262,12 +269,28 @@ async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: Runne
     Ok(result.map_err(|error| error.with_last_line(line))?)
 }
 
-/// Returns a program that has loaded the bot before the call.
-async fn loaded(warm: Option<&WarmBot>, arguments: &str, args: &RunnerArguments) -> Option<Program> {
-    let (warm, mut shutdown) = (warm?, args.shutdown.clone());
+/// The session has ended before it had a program.
+struct SessionOver;
+
+/// Returns a program that has loaded the bot before the call. `None` if the call has to start its
+/// own.
+async fn loaded(
+    warm: &WarmBot,
+    arguments: &str,
+    args: &RunnerArguments,
+    media: Option<&mut PendingMedia>,
+) -> Result<Option<Program>, SessionOver> {
+    let mut shutdown = args.shutdown.clone();
+    let session_over = async {
+        match media {
+            Some(media) => media.session_over().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
-        program = warm.take(arguments, &args.session_id) => program,
-        () = shutdown.wait() => None,
+        program = warm.take(arguments, &args.session_id) => Ok(program),
+        () = session_over => Err(SessionOver),
+        () = shutdown.wait() => Err(SessionOver),
     }
 }
 

@@ -136,8 +136,15 @@ impl ClosingMedia {
     }
 }
 
-/// The media of a session before its program connects.
-pub enum PendingMedia {
+/// The media of a session before its program connects, with what waits for the program.
+pub struct PendingMedia {
+    media: UnclaimedMedia,
+    backlog: InboundQueue,
+    /// Queues speech at the session's own rate.
+    hearing: InboundSpeech,
+}
+
+enum UnclaimedMedia {
     /// Open media, whose events are queued for the program.
     Open(Media),
     /// Unopened media of a LiveKit room. Opening it joins the room under the bot's name, which
@@ -149,34 +156,75 @@ impl PendingMedia {
     /// Takes the media from the arguments of a bot. Returns `None` for a kind without media.
     pub fn of(args: &mut RunnerArguments) -> Option<Self> {
         if args.kind.joins_with_media() {
-            return args.kind.take_media().map(PendingMedia::Slot);
+            return args.kind.take_media().map(UnclaimedMedia::Slot).map(PendingMedia::new);
         }
         args.media(Audio::default()).ok().map(|media| {
             media.output().set_readiness(BotReadiness::Starting);
-            PendingMedia::Open(media)
+            PendingMedia::new(UnclaimedMedia::Open(media))
         })
     }
 
+    fn new(media: UnclaimedMedia) -> Self {
+        PendingMedia {
+            media,
+            backlog: InboundQueue::default(),
+            hearing: InboundSpeech::default(),
+        }
+    }
+
+    /// Waits for the end of a session while its bot is loaded, and tells the client that it starts
+    /// if that takes long. Cancel safe.
+    pub async fn session_over(&mut self) {
+        let mut late = pin!(sleep(PROCESS_MEDIA_EXPECTED));
+        let mut is_late = false;
+        loop {
+            tokio::select! {
+                event = self.event() => if !self.queue_event(event) {
+                    return;
+                },
+                () = &mut late, if !is_late => {
+                    is_late = true;
+                    let seconds = PROCESS_MEDIA_EXPECTED.as_secs();
+                    self.report(&format!("The bot is starting: it has not been loaded within {seconds} s."));
+                }
+            }
+        }
+    }
+
     async fn event(&mut self) -> Option<Event> {
-        match self {
-            PendingMedia::Open(media) => media.recv().await,
-            PendingMedia::Slot(_) => std::future::pending().await,
+        match &mut self.media {
+            UnclaimedMedia::Open(media) => media.recv().await,
+            UnclaimedMedia::Slot(_) => std::future::pending().await,
+        }
+    }
+
+    /// Queues an event for the program. Returns `false` once the session is over.
+    fn queue_event(&mut self, event: Option<Event>) -> bool {
+        queue_event(event, &mut self.backlog, &mut self.hearing)
+    }
+
+    /// Tells a client that takes messages of an error.
+    fn report(&self, error: &str) {
+        if let UnclaimedMedia::Open(media) = &self.media {
+            let _ = media.send_message(ToClient::Error { error, fatal: false }.text());
         }
     }
 
     /// Tells the log and the client that the program does not connect. A program that joins its
     /// LiveKit room by itself needs no media.
     fn report_late(&self, signals: &ProgramSignals) {
-        let PendingMedia::Open(media) = self else { return };
+        let UnclaimedMedia::Open(media) = &self.media else {
+            return;
+        };
         let seconds = PROCESS_MEDIA_EXPECTED.as_secs();
-        let fatal = false;
         if signals.is_python_bot {
             log::info!(
                 "the bot is starting: after {seconds} s its file has not called for a caller yet; it still imports its modules, \
                  or waits for a service; `edge-runner doctor` with the file measures the imports"
             );
-            let error = format!("The bot is starting: it has not been ready within {seconds} s.");
-            let _ = media.send_message(ToClient::Error { error: &error, fatal }.text());
+            self.report(&format!(
+                "The bot is starting: it has not been ready within {seconds} s."
+            ));
             return;
         }
         log::warn!(
@@ -185,18 +233,18 @@ impl PendingMedia {
             if signals.may_have_runner { OWN_RUNNER } else { "" }
         );
         media.output().set_readiness(BotReadiness::StartReported);
-        let error = format!(
+        self.report(&format!(
             "The program of the bot runs, but has not opened its media after {seconds} s. It may still be starting{}.",
             if signals.may_have_runner { WAITS_ELSEWHERE } else { "" }
-        );
-        // A client that takes no messages is told nothing.
-        let _ = media.send_message(ToClient::Error { error: &error, fatal }.text());
+        ));
     }
+}
 
+impl UnclaimedMedia {
     fn open(self) -> Media {
         match self {
-            PendingMedia::Open(media) => media,
-            PendingMedia::Slot(slot) => slot.open(Audio::default()),
+            UnclaimedMedia::Open(media) => media,
+            UnclaimedMedia::Slot(slot) => slot.open(Audio::default()),
         }
     }
 }
@@ -234,13 +282,10 @@ pub async fn run(
     let exited = &signals.exited;
     let mut late = pin!(sleep(PROCESS_MEDIA_EXPECTED));
     let mut is_late = false;
-    let mut backlog = InboundQueue::default();
     let mut accepted_media = pin!(listener.accept());
-    // Speech before the program connects is queued at the session's own rate.
-    let mut hearing = InboundSpeech::default();
     let (socket, asked) = loop {
         tokio::select! {
-            event = media.event() => if !queue_event(event, &mut backlog, &mut hearing) {
+            event = media.event() => if !media.queue_event(event) {
                 return MediaEnd::SessionOver(ClosingMedia::unconnected());
             },
             accepted = &mut accepted_media => break accepted,
@@ -252,7 +297,7 @@ pub async fn run(
                 // The program may have connected, spoken and exited before this task ran.
                 Ok(accepted) => break accepted,
                 Err(_) => {
-                    if let PendingMedia::Open(_) = media {
+                    if let UnclaimedMedia::Open(_) = media.media {
                         log::warn!(
                             "the bot ended without opening media_url; a program that reads stdin needs `--bot-audio pcm`"
                         );
@@ -263,6 +308,11 @@ pub async fn run(
         }
     };
     signals.is_connected.store(true, Ordering::Relaxed);
+    let PendingMedia {
+        media,
+        mut backlog,
+        mut hearing,
+    } = media;
     let mut connection = MediaConnection::new(socket, asked.is_live);
     if asked.is_live {
         backlog.drop_speech();

@@ -203,7 +203,11 @@ impl WarmBot {
                     }
                     program
                 }
-                Offer::Waiting(waiting) => waiting.take(arguments, session_id).await,
+                Offer::Waiting(waiting) => {
+                    // Another one starts, also if the session ends meanwhile.
+                    self.shared.changes.send_replace(());
+                    waiting.take(arguments, session_id).await
+                }
             };
             let mut state = lock(&self.shared.state);
             state.failures = program.as_ref().map_or(state.failures + 1, |_| 0);

@@ -33,13 +33,17 @@ fn begin() -> (TransportSide, JoinHandle<MediaEnd>, Arc<ProgramSignals>, String)
 
 fn begin_with(signals: ProgramSignals) -> (TransportSide, JoinHandle<MediaEnd>, Arc<ProgramSignals>, String) {
     let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
-    let media = PendingMedia::Open(slot.open(Audio::default()));
+    let media = PendingMedia::new(UnclaimedMedia::Open(slot.open(Audio::default())));
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
     let exited = Arc::new(signals);
     let shared = exited.clone();
     let talk = tokio::spawn(async move { run(media, listener, no_services(), &shared).await });
     (transport_side, talk, exited, url)
+}
+
+fn of_room(slot: MediaSlot) -> PendingMedia {
+    PendingMedia::new(UnclaimedMedia::Slot(slot))
 }
 
 /// The call of a browser, at a runner without a voice.
@@ -598,7 +602,7 @@ async fn a_media_slot_is_opened_when_the_program_connects() {
     let url = listener.url();
     let exited = Arc::<ProgramSignals>::default();
     let shared = exited.clone();
-    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_services(), &shared).await });
+    let talk = tokio::spawn(async move { run(of_room(slot), listener, no_services(), &shared).await });
     tokio::task::yield_now().await;
     assert_eq!(transport_side.audio(), None);
     let program = connect(&url).await;
@@ -622,7 +626,7 @@ async fn a_program_that_joined_by_itself_ends_its_session_as_it_exits() {
     let listener = MediaListener::bind().expect("a free port");
     let signals = Arc::<ProgramSignals>::default();
     let shared = signals.clone();
-    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_services(), &shared).await });
+    let talk = tokio::spawn(async move { run(of_room(slot), listener, no_services(), &shared).await });
     sleep(Duration::from_secs(3600)).await;
     assert!(!talk.is_finished(), "its call has no limit");
     let exited_at = Instant::now();
