@@ -203,6 +203,29 @@ fn a_changed_file_is_loaded_again_and_a_broken_one_keeps_the_old() {
     assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
 }
 
+/// What was missing at the import may be there later, and nothing but a try can tell.
+#[test]
+fn a_bot_that_failed_is_loaded_once_its_module_is_there() {
+    let runner = bot(BOT, &[]);
+    let (client, [_, first, _]) = call(&runner, 1);
+    fs::write(runner.path("bot.py"), format!("import beside\n{BOT}")).expect("a file");
+    let (other, [_, second, _]) = call(&runner, 2);
+    assert_eq!(first, second);
+    let line = runner.wait_for_log("the bot cannot be loaded");
+    assert!(line.contains("No module named 'beside'"), "{line}");
+    fs::write(runner.path("beside.py"), "").expect("a file");
+    runner.wait_for_log("the bot is loaded before its calls: Fork");
+    let (third, [_, last, _]) = call(&runner, 3);
+    assert_ne!(last, first);
+    assert_eq!(bot_process(&runner), json!({"state": "ready"}));
+    let [mut client, mut other] = [client, other];
+    for client in [&mut client, &mut other] {
+        client.socket.close(1000);
+        client.end();
+    }
+    hang_up(&runner, third);
+}
+
 /// Its import waits for a file, or for the end of the runner.
 fn bot_that_loads_for_ever() -> TestRunner {
     let gate = "import os, time\nrunner = os.getppid()\nprint('imports')

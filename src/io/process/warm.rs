@@ -113,7 +113,9 @@ impl WarmState {
     }
 
     fn is_needed(&self, waiting_max: usize) -> bool {
+        // What was missing may be there later, and nothing but a try can tell.
         self.is_outdated
+            || self.error.is_some()
             || match self.mode {
                 None => true,
                 Some(WarmMode::None) => false,
@@ -210,7 +212,12 @@ impl WarmBot {
                 }
             };
             let mut state = lock(&self.shared.state);
-            state.failures = program.as_ref().map_or(state.failures + 1, |_| 0);
+            match program {
+                None => state.failures += 1,
+                // One that was loaded before the newest failed says nothing about that.
+                Some(_) if state.error.is_some() => {}
+                Some(_) => state.failures = 0,
+            }
             drop(state);
             self.shared.changes.send_replace(());
             if program.is_some() {
@@ -244,7 +251,7 @@ impl WarmShared {
     /// Takes a process that is ready.
     fn add(&self, ready: Ready, files: Vec<(PathBuf, Stamp)>) {
         let mut state = lock(&self.state);
-        if state.is_outdated {
+        if state.is_outdated || state.error.is_some() {
             state.waiting.clear();
         }
         state.mode = Some(ready.mode());
@@ -290,7 +297,7 @@ impl WarmShared {
         state.failures += 1;
         state.error = Some(error);
         state.is_pausing = true;
-        // The one that was loaded before stays until the next change.
+        // The one that was loaded before stays until another is.
         state.is_outdated = false;
         state.files = files;
         let pause = restart_after(state.failures);
@@ -326,7 +333,11 @@ async fn keep(shared: Arc<WarmShared>) {
         let before = stamped(before);
         match load(&shared).await {
             Ok((ready, files)) => {
-                log::debug!("the bot is loaded before its calls: {:?}", ready.mode());
+                let level = match lock(&shared.state).error {
+                    Some(_) => Level::Info,
+                    None => Level::Debug,
+                };
+                let mode = ready.mode();
                 // A change since the start of the process is still a change.
                 let mut files = stamped(files);
                 for (file, stamp) in &mut files {
@@ -335,17 +346,20 @@ async fn keep(shared: Arc<WarmShared>) {
                     }
                 }
                 shared.add(ready, files);
+                log::log!(level, "the bot is loaded before its calls: {mode:?}");
             }
             Err(why) => {
                 let has_old = lock(&shared.state).mode.is_some_and(|mode| mode != WarmMode::None);
                 let pause = shared.fail(before, why.to_string());
-                match has_old {
-                    true => log::warn!("the bot cannot be loaded: {why}; calls get the one that was loaded before"),
-                    false => log::warn!(
-                        "the bot cannot be loaded: {why}; the next try is in {} s, and its output is at DEBUG until a file changes",
-                        pause.as_secs()
-                    ),
-                }
+                let old = if has_old {
+                    "calls get the one that was loaded before, "
+                } else {
+                    ""
+                };
+                log::warn!(
+                    "the bot cannot be loaded: {why}; {old}the next try is in {} s, and its output is at DEBUG until a file changes",
+                    pause.as_secs()
+                );
             }
         }
     }
