@@ -226,6 +226,17 @@ fn a_bot_that_failed_is_loaded_once_its_module_is_there() {
     hang_up(&runner, third);
 }
 
+/// Nothing is known of the files of a bot that each call starts, but its own.
+#[test]
+fn a_file_that_no_longer_runs_itself_is_loaded_before_its_calls() {
+    let runner = bot("print('runs itself')\n", &["-v"]);
+    runner.wait_for_log("loaded before its calls: None");
+    fs::write(runner.path("bot.py"), BOT).expect("a file");
+    let (client, [_, parent, _]) = call(&runner, 1);
+    assert_eq!(parent, numbers(&runner.wait_for_log("loaded by "))[0]);
+    hang_up(&runner, client);
+}
+
 /// Its import waits for a file, or for the end of the runner.
 fn bot_that_loads_for_ever() -> TestRunner {
     let gate = "import os, time\nrunner = os.getppid()\nprint('imports')

@@ -128,7 +128,7 @@ impl WarmState {
     fn member(&self) -> Option<BotProcessMember> {
         let is_loaded = self.parent.as_ref().is_some_and(|parent| !parent.is_over()) || !self.waiting.is_empty();
         let state = match (is_loaded, &self.error) {
-            _ if self.mode == Some(WarmMode::None) => return None,
+            (_, None) if self.mode == Some(WarmMode::None) => return None,
             (true, _) => BotProcessState::Ready,
             (false, Some(_)) => BotProcessState::Failed,
             (false, None) => BotProcessState::Starting,
@@ -338,8 +338,10 @@ async fn keep(shared: Arc<WarmShared>) {
                     None => Level::Debug,
                 };
                 let mode = ready.mode();
+                // A bot that each call starts names none, and may become one that is loaded.
+                let own = shared.warm.file.iter().filter(|_| files.is_empty());
+                let mut files = stamped(files.iter().chain(own).cloned());
                 // A change since the start of the process is still a change.
-                let mut files = stamped(files);
                 for (file, stamp) in &mut files {
                     if let Some((_, old)) = before.iter().find(|(known, _)| known == file) {
                         *stamp = *old;
