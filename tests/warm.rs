@@ -226,6 +226,33 @@ fn a_bot_that_failed_is_loaded_once_its_module_is_there() {
     hang_up(&runner, third);
 }
 
+/// The first call after an edit does not wait, and an error shows at once.
+#[test]
+fn a_changed_file_is_loaded_without_a_call() {
+    let runner = bot(BOT, &[]);
+    wait_until(
+        || bot_process(&runner) == json!({"state": "ready"}),
+        || "the bot is not ready".to_owned(),
+    );
+    fs::write(runner.path("bot.py"), format!("{BOT}\nCHANGED = True\n")).expect("a file");
+    runner.wait_for_logs("loaded by ", 2);
+    fs::write(
+        runner.path("bot.py"),
+        format!("raise ValueError('a broken file')\n{BOT}"),
+    )
+    .expect("a file");
+    runner.wait_for_log("ValueError: a broken file (bot.py, line 1)");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_loaded_is_loaded_again() {
+    let runner = bot_that_loads_for_ever();
+    runner.wait_for_log("imports");
+    fs::write(runner.path("bot.py"), BOT).expect("a file");
+    fs::write(runner.path("gate"), "").expect("a file");
+    runner.wait_for_logs("loaded by ", 2);
+}
+
 /// Nothing is known of the files of a bot that each call starts, but its own.
 #[test]
 fn a_file_that_no_longer_runs_itself_is_loaded_before_its_calls() {
@@ -235,6 +262,17 @@ fn a_file_that_no_longer_runs_itself_is_loaded_before_its_calls() {
     let (client, [_, parent, _]) = call(&runner, 1);
     assert_eq!(parent, numbers(&runner.wait_for_log("loaded by "))[0]);
     hang_up(&runner, client);
+}
+
+#[test]
+fn a_file_that_no_longer_runs_itself_and_is_broken_is_in_the_status() {
+    let runner = bot("print('runs itself')\n", &["-v"]);
+    runner.wait_for_log("loaded before its calls: None");
+    assert_eq!(bot_process(&runner), Value::Null);
+    fs::write(runner.path("bot.py"), format!("raise ValueError('broken')\n{BOT}")).expect("a file");
+    runner.wait_for_log("the bot cannot be loaded");
+    let why = "ValueError: broken (bot.py, line 1)";
+    assert_eq!(bot_process(&runner), json!({"state": "failed", "error": why}));
 }
 
 /// Its import waits for a file, or for the end of the runner.

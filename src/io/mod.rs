@@ -318,10 +318,11 @@ fn bot_of(config: &Config, bot: Bot, name: Option<&str>) -> Result<(Bot, Option<
                 command: python::warm_command(config, command, folder),
                 package: python::package(config),
                 waiting_max: config.warm,
-                file: config
-                    .python_bot
-                    .as_ref()
-                    .map(|_| folder.unwrap_or(Path::new("")).join(&command[0])),
+                file: config.python_bot.as_ref().map(|_| {
+                    let file = folder.unwrap_or(Path::new("")).join(&command[0]);
+                    // As the process names it.
+                    std::fs::canonicalize(&file).unwrap_or(file)
+                }),
             });
             let spec = process::ProgramSpec {
                 command: words,

@@ -46,6 +46,8 @@ use crate::proto::process::warm::{
 const PROCESS_WARM_LOAD: Duration = Duration::from_secs(180);
 /// Time that a call waits for a process that starts, before it is started by itself.
 const PROCESS_WARM_WAIT: Duration = Duration::from_secs(30);
+/// How often the files of the bot are looked at while no call comes.
+const PROCESS_WARM_LOOK: Duration = Duration::from_secs(2);
 /// Time in which a process forks the child of a call.
 const PROCESS_FORK_WITHIN: Duration = Duration::from_secs(5);
 
@@ -169,6 +171,7 @@ impl WarmBot {
         });
         let mut keeper = JoinSet::new();
         keeper.spawn(tasks::boxed(keep(shared.clone())));
+        keeper.spawn(tasks::boxed(look(shared.clone())));
         WarmBot {
             shared,
             _keeper: keeper,
@@ -364,6 +367,14 @@ async fn keep(shared: Arc<WarmShared>) {
                 );
             }
         }
+    }
+}
+
+/// Notices changes of files between calls.
+async fn look(shared: Arc<WarmShared>) {
+    loop {
+        sleep(PROCESS_WARM_LOOK).await;
+        shared.notice_changes();
     }
 }
 
