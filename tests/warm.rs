@@ -307,6 +307,28 @@ fn a_caller_who_waits_for_the_bot_to_be_loaded_learns_so() {
     hang_up(&runner, client);
 }
 
+/// The end of the media is what a bot in Python ends by, so that it can end what it has started.
+#[test]
+fn what_a_bot_has_started_gets_no_signal_before_the_bot() {
+    let source = "import json, os, signal, subprocess
+from edge_runner.media import Media
+RECORDER = \"trap 'echo cut' TERM; trap end=1 INT; echo recording; while [ -z $end ]; do sleep 0.01; done; echo saved\"
+async def bot(args):
+    media = await Media.connect(args['media_url'], 8000)
+    recorder = subprocess.Popen(['/bin/sh', '-c', RECORDER])
+    async for _ in media.receive():
+        pass
+    recorder.send_signal(signal.SIGINT)
+    recorder.wait()
+";
+    let runner = bot(source, &[]);
+    let client = Client::connect(runner.addr, "/ws-client");
+    runner.wait_for_log("recording");
+    hang_up(&runner, client);
+    let log = runner.log();
+    assert!(log.contains("saved") && !log.contains("cut"), "{log}");
+}
+
 fn bot_process(runner: &TestRunner) -> Value {
     http::get(runner.addr, "/status").json()["bot_process"].take()
 }

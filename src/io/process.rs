@@ -428,7 +428,7 @@ where
                 _ => Ok(()),
             }
         }
-        FirstEnd::Media(end) => end_after_media(program, end, stopping).await,
+        FirstEnd::Media(end) => end_after_media(program, end, stopping, signals).await,
         FirstEnd::Shutdown => {
             let rest = async {
                 match media_task.await {
@@ -443,7 +443,12 @@ where
 }
 
 /// Ends a program whose media has ended.
-async fn end_after_media(program: &mut Program, end: MediaEnd, shutdown: Shutdown) -> Result<(), ProgramError> {
+async fn end_after_media(
+    program: &mut Program,
+    end: MediaEnd,
+    shutdown: Shutdown,
+    signals: &ProgramSignals,
+) -> Result<(), ProgramError> {
     match end {
         MediaEnd::HungUp => match exit_within_grace(program, &shutdown).await {
             Some(status) => {
@@ -453,17 +458,11 @@ async fn end_after_media(program: &mut Program, end: MediaEnd, shutdown: Shutdow
             }
             None => stop(program, shutdown, STOP_GRACE).await,
         },
-        MediaEnd::EndOfInput(closing) => {
-            let end = async {
-                match exit_within_grace(program, &shutdown).await {
-                    Some(status) => {
-                        reap_group(program).await;
-                        check_stopped(status)
-                    }
-                    None => stop(program, shutdown, STOP_GRACE - PROCESS_HANG_UP_GRACE).await,
-                }
-            };
-            run_beside(closing.close(), end).await
+        MediaEnd::EndOfInput(closing) => run_beside(closing.close(), exit_or_stop(program, shutdown)).await,
+        // The close of its media ends a bot in Python. SIGTERM would come to what it has started,
+        // such as a recorder, before the bot can end that.
+        MediaEnd::SessionOver(closing) if signals.is_python_bot && signals.is_connected.load(Ordering::Relaxed) => {
+            run_beside(closing.close(), exit_or_stop(program, shutdown)).await
         }
         MediaEnd::SessionOver(mut closing) => {
             // SIGTERM ends most programs before they read their last messages.
@@ -481,6 +480,17 @@ async fn end_after_media(program: &mut Program, end: MediaEnd, shutdown: Shutdow
             let stopped = run_beside(closing.close(), stop(program, shutdown, STOP_GRACE)).await;
             stopped.and(Err(ProgramError::Media(error)))
         }
+    }
+}
+
+/// Ends a program that notices the end of its session by itself.
+async fn exit_or_stop(program: &mut Program, shutdown: Shutdown) -> Result<(), ProgramError> {
+    match exit_within_grace(program, &shutdown).await {
+        Some(status) => {
+            reap_group(program).await;
+            check_stopped(status)
+        }
+        None => stop(program, shutdown, STOP_GRACE - PROCESS_HANG_UP_GRACE).await,
     }
 }
 

@@ -23,8 +23,8 @@ from . import Refused, warm
 from .hooks import Hooks
 from .session import Session, WebRtcCaller, WebSocketCaller
 
-STOP_S = 8
-"""How long after the end of its call a bot may run. The runner kills it after 10 s."""
+STOP_S = 6
+"""How long after SIGTERM a bot may run, which comes 2 s after the end of its call. The runner kills it 10 s after that end."""
 
 
 def run(arguments):
