@@ -332,7 +332,7 @@ fn bot_of(config: &Config, bot: Bot, name: Option<&str>) -> Result<(Bot, Option<
                 working_dir: config.bot_folder.clone(),
                 sandbox,
                 memory_kib: config.bot_memory_mib.map(|mib| mib * 1024),
-                environment: config.bot_environment.clone(),
+                environment: python::environment(config),
             };
             Ok(process::bot(spec, warm, name))
         }

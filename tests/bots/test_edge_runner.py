@@ -209,10 +209,23 @@ class Parameters(unittest.TestCase):
         self.assertEqual(log.getvalue().count("WARNING"), 1)
         self.assertIn("--port after bot.py", log.getvalue())
 
+    def test_options_that_the_runner_has_are_those_of_the_runner(self):
+        given = {"host": "0.0.0.0", "port": 80, "transport": "twilio", "downloads_folder": "/srv/out"}
+        with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ", EDGE_RUNNER_OPTIONS=json.dumps(given)):
+            runner = run.Runner(pathlib.Path("bot.py"), {})
+            parser = run.options(None)
+            named = run.options(None).parse_args(["--port", "1"])
+        self.assertEqual({name: getattr(runner.options, name) for name in given}, given)
+        self.assertEqual((named.port, named.host), (1, "0.0.0.0"))
+        runner.options = parser.parse_args([])
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            runner._warn_of_options(parser)
+        self.assertEqual(log.getvalue(), "", "none of them stands behind the file")
+
     def test_the_options_need_no_newer_python(self):
         # `argparse.BooleanOptionalAction` is of Python 3.9.
-        with mock.patch.object(argparse, "BooleanOptionalAction", create=True):
-            del argparse.BooleanOptionalAction
+        with mock.patch.dict(vars(argparse)):
+            vars(argparse).pop("BooleanOptionalAction", None)
             parser = run.options(None)
         given = [parser.parse_args(words).dialin for words in ([], ["--dialin"], ["--no-dialin"])]
         self.assertEqual(given, [True, True, False])

@@ -12,14 +12,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use edge_runner_http::script::is_executable;
+use serde_json::json;
 
 use super::{CommandError, check};
-use crate::config::{BotAudio, Config, PythonBot};
+use crate::config::{BotAudio, Config, Host, PythonBot, Secret, Transport};
 
 /// The package, as `src/build/page.rs` packs it.
 const PACKAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/edge_runner.py"));
 /// The interpreter when no environment has one.
 const INTERPRETER: &str = "python3";
+/// The variable with options of the runner, as JSON.
+const OPTIONS: &str = "EDGE_RUNNER_OPTIONS";
 /// Reads the package from a socket, which has messages behind it.
 const LOADER: &str = "import sys
 stream = open(0, 'rb', 0, closefd=False)
@@ -49,6 +52,27 @@ pub fn command(config: &Config, command: &[OsString], folder: Option<&Path>) -> 
     words.extend(package(config).map(|_| "-".into()));
     words.extend_from_slice(command);
     words
+}
+
+/// Returns the variables of the bot: those of the configuration, and options of the runner that a
+/// bot for Pipecat's own runner may read, under their names there.
+pub fn environment(config: &Config) -> Vec<(String, Secret)> {
+    let mut variables = config.bot_environment.clone();
+    if package(config).is_some() {
+        let host = match config.host {
+            Host::Localhost => "localhost".to_owned(),
+            Host::Address(address) => address.to_string(),
+        };
+        let folder = config.downloads_dir.as_ref();
+        let options = json!({
+            "host": host,
+            "port": config.port,
+            "transport": config.transport.map(Transport::common_name),
+            "downloads_folder": folder.map(|folder| std::path::absolute(folder).unwrap_or(folder.clone())),
+        });
+        variables.push((OPTIONS.to_owned(), Secret::new(options.to_string())));
+    }
+    variables
 }
 
 /// Returns the command of a process that loads the bot before its calls.
@@ -199,6 +223,26 @@ mod tests {
         assert_eq!(command(&pcm, &given, None), ["/py", "bot.py", "--name", "Ada"]);
         assert_eq!(package(&pcm), None);
         assert_eq!(command(&Config::default(), &given, None), given);
+    }
+
+    #[test]
+    fn a_bot_learns_of_options_of_the_runner() {
+        let config = crate::proto::config! {
+            python_bot: Some(PythonBot::default()),
+            host: Host::Address("192.0.2.7".parse().expect("an address")),
+            port: 80,
+            transport: Transport::from_name("mediaroom"),
+            downloads_dir: Some("/srv/out".into()),
+            ..Config::default()
+        };
+        let variables = environment(&config);
+        let [(name, options)] = &*variables else {
+            panic!("one variable");
+        };
+        let options: serde_json::Value = serde_json::from_str(options.expose()).expect("JSON");
+        let expected = json!({"host": "192.0.2.7", "port": 80, "transport": "livekit", "downloads_folder": "/srv/out"});
+        assert_eq!((&**name, options), (OPTIONS, expected));
+        assert!(environment(&Config::default()).is_empty(), "no file in Python");
     }
 
     #[test]

@@ -351,15 +351,16 @@ SERVER = (
 
 
 def options(parser):
-    """Returns the parser of a bot with the options of Pipecat's runner, whose values bots read."""
+    """Returns the parser of a bot with the options of Pipecat's runner, which bots read: some values are those of edge-runner."""
+    given = json.loads(os.environ.get("EDGE_RUNNER_OPTIONS", "{}"))
     parser = parser or argparse.ArgumentParser(description="A bot of Pipecat, run by edge-runner")
     add = parser.add_argument
-    add("--host", default="localhost")
-    add("--port", type=int, default=7860)
-    add("-t", "--transport")
+    add("--host", default=given.get("host", "localhost"))
+    add("--port", type=int, default=given.get("port", 7860))
+    add("-t", "--transport", default=given.get("transport"))
     add("-x", "--proxy")
     add("-d", "--direct", action="store_true")
-    add("-f", "--downloads-folder", "--folder", dest="downloads_folder")
+    add("-f", "--downloads-folder", "--folder", dest="downloads_folder", default=given.get("downloads_folder"))
     add("-u", "--uploads-folder", dest="uploads_folder")
     add("--uploads-folder-max-files", type=int, default=10)
     add("--runner-body")
