@@ -1,4 +1,4 @@
-"""Tests of the transport of bots in Python with Pipecat, in pipelines whose runner is a socket of the test:
+"""Tests of the transport of bots in Python with Pipecat, in pipelines that have a socket of the test as their runner:
 `target/venv/bin/python tests/peers/pipecat/test_transport.py`."""
 
 import asyncio
