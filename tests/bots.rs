@@ -201,8 +201,8 @@ fn a_full_bot_leaves_the_token_of_a_client_as_it_is() {
     runner.wait_for_logs("this is the kitchen", 2);
 }
 
-/// Plivo reports the end of a call that came in to the URL that answered it, where the number has no
-/// other one.
+/// Plivo reports the end of a call that came in to the URL that answered it, where the number has
+/// no other one.
 #[test]
 fn the_report_of_an_end_is_no_new_call() {
     let key = "0123456789abcdef0123456789abcdef";

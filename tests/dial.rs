@@ -24,7 +24,8 @@ fn runner_with(provider: Provider, api: &Rest, verifies: bool) -> TestRunner {
     runner_by(provider, &api.url(), verifies, &[])
 }
 
-/// The variables of a runner that dials by the API at this URL, with the key that verifies Telnyx's webhooks.
+/// The variables of a runner that dials by the API at this URL, with the key that verifies the
+/// webhooks of Telnyx.
 fn variables<'v>(url: &'v str, key: Option<&'v str>) -> Vec<(&'static str, &'v str)> {
     let mut variables = vec![
         ("TELCO_A_API_URL", url),
@@ -60,8 +61,8 @@ fn runner_by(provider: Provider, url: &str, verifies: bool, more: &[&str]) -> Te
     TestRunner::start_with(&[&options[..], more, &command[..]].concat(), &variables)
 }
 
-/// The bot that the request names answers, although the markup does not name it: Twilio drops a query, and an upgrade is signed
-/// without it.
+/// The bot that the request names answers, although the markup does not name it: Twilio drops a
+/// query, and an upgrade is signed without it.
 #[test]
 fn a_dialled_call_reaches_the_bot_of_its_request() {
     let command = r#"command = ["/bin/sh", "-c", "echo \"this is $WHO\" >&2; exec sleep 60"]"#;

@@ -318,7 +318,7 @@ fn rejects_calls_it_cannot_answer() {
     runner.wait_for_log("call wacid.OLD");
     // What the provider sends wrong, or late, is recorded as its failure.
     let calls = http::calls_of(runner.addr, "provider_failed");
-    let of_number = calls.iter().filter(|call| call["from"] == FROM);
+    let of_number = calls.iter().filter(|call| call["caller"] == FROM);
     assert_eq!((calls.len(), of_number.count()), (4, 3), "{calls:?}");
     let late = http::last_call(runner.addr, &[])["provider_error"].clone();
     assert!(

@@ -43,8 +43,8 @@ pub enum Event {
     /// The name or the attributes of a participant have changed, such as the state of a telephone's
     /// call. See [`Participant::call_status`].
     ParticipantChanged(Participant),
-    /// An administrator of the room has muted the bot (`true`): the caller hears nothing of it. `false`:
-    /// the bot is heard again.
+    /// An administrator of the room has muted the bot (`true`), so that the caller hears nothing of
+    /// it, or unmuted it.
     Muted(bool),
     /// The caller of a WebRTC call holds the call, and hears nothing of the bot.
     Held,

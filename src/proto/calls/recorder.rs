@@ -695,7 +695,7 @@ impl CallRecorder {
         let answer = match by {
             CallSide::Bot => self.answer.take(),
             CallSide::Caller => {
-                // A turn that the bot reports may have times before its words. Others are of before.
+                // A turn that the bot reports may have times before its words.
                 self.answer = self.answer.take().filter(|_| self.reports_turns);
                 None
             }

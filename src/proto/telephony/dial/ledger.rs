@@ -342,8 +342,8 @@ impl DialLedger {
         self.take_unanswered(is_awaited, now, |_| LeaveReason::Shutdown.into())
     }
 
-    /// Returns the session of a media socket, once, and the bot that the request named: `key` is the
-    /// provider's call.
+    /// Returns the session of a media socket, once, and the bot that the request named: `key` is
+    /// the provider's call.
     pub fn claim(&mut self, key: &str) -> Option<(SessionId, Option<String>)> {
         let is_it = |open: &&mut OpenCall| open.key.is_some_and(|own| own.to_string() == key);
         let open = self.open.iter_mut().find(is_it)?;
