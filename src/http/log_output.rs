@@ -9,7 +9,8 @@
 //! [`LogOutput::flush`] waits for the queue at the end of the process, for a limited time.
 
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
+use std::io::IsTerminal as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use edge_runner_proto::limits::LOG_WAITING_BYTES_MAX;
@@ -199,34 +200,84 @@ impl<W: LogTarget> Shared<W> {
 }
 
 /// A descriptor.
-impl<W: AsFd> LogTarget for W {
+pub struct LogDescriptor<W> {
+    descriptor: W,
+    terminal: LogTerminal,
+}
+
+/// What the descriptor of a terminal needs. One that is ready may have room for a part of a line
+/// alone, and a write then waits for the terminal to read.
+enum LogTerminal {
+    /// It is none.
+    None,
+    /// It is written to by a description of this process, which does not wait. That of the
+    /// descriptor belongs to other programs too.
+    Opened(OwnedFd),
+    /// It cannot be opened. Each line goes to the thread.
+    Closed,
+}
+
+impl<W: AsFd> LogDescriptor<W> {
+    pub fn new(descriptor: W) -> Self {
+        let fd = descriptor.as_fd();
+        let terminal = match fd.is_terminal() {
+            true => opened_again(fd).map_or(LogTerminal::Closed, LogTerminal::Opened),
+            false => LogTerminal::None,
+        };
+        LogDescriptor { descriptor, terminal }
+    }
+}
+
+/// Opens the terminal of a descriptor once more, so that writes do not wait.
+#[cfg(target_os = "linux")]
+fn opened_again(terminal: BorrowedFd<'_>) -> Option<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    use std::os::fd::AsRawFd as _;
+    let path = format!("/proc/self/fd/{}", terminal.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty()).ok()
+}
+
+/// A descriptor of `/dev/fd` shares the description here.
+#[cfg(not(target_os = "linux"))]
+fn opened_again(_terminal: BorrowedFd<'_>) -> Option<OwnedFd> {
+    None
+}
+
+impl<W: AsFd> LogTarget for LogDescriptor<W> {
     fn write_at_once(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        match &self.terminal {
+            LogTerminal::Opened(terminal) => return rustix::io::write(terminal, bytes),
+            LogTerminal::Closed => return Err(Errno::AGAIN),
+            LogTerminal::None => {}
+        }
+        let descriptor = &self.descriptor;
         #[cfg(target_os = "linux")]
         {
             use rustix::io::{ReadWriteFlags, pwritev2};
-            // The maximum is the current position. Named pipes, terminals, old kernels and filters
-            // of system calls refuse it, each with an error of its own.
+            // The maximum is the current position. Named pipes, old kernels and filters of system
+            // calls refuse it, each with an error of its own.
             let buffers = [std::io::IoSlice::new(bytes)];
-            let result = pwritev2(self, &buffers, u64::MAX, ReadWriteFlags::NOWAIT);
+            let result = pwritev2(descriptor, &buffers, u64::MAX, ReadWriteFlags::NOWAIT);
             if matches!(result, Ok(_) | Err(Errno::AGAIN | Errno::INTR)) {
                 return result;
             }
         }
-        let mut ready = [PollFd::new(self, PollFlags::OUT)];
+        let mut ready = [PollFd::new(descriptor, PollFlags::OUT)];
         match poll(&mut ready, Some(&Timespec::default()))? {
             0 => Err(Errno::AGAIN),
-            _ => rustix::io::write(self, bytes.get(..WRITE_BYTES_MAX).unwrap_or(bytes)),
+            _ => rustix::io::write(descriptor, bytes.get(..WRITE_BYTES_MAX).unwrap_or(bytes)),
         }
     }
 
     fn write_whole(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            match rustix::io::write(self, bytes) {
+            match rustix::io::write(&self.descriptor, bytes) {
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
                 // Another process that shares it has made it non-blocking.
                 Err(Errno::AGAIN) => {
-                    let _ = poll(&mut [PollFd::new(self, PollFlags::OUT)], None);
+                    let _ = poll(&mut [PollFd::new(&self.descriptor, PollFlags::OUT)], None);
                 }
                 Err(_) => return,
             }
@@ -245,8 +296,9 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Makes an output on a pipe, and fills the pipe if it `is_full`. Returns its bytes as well.
-    fn output(is_full: bool, report_dropped: fn(u64)) -> (LogOutput<PipeWriter>, PipeReader, usize) {
+    fn output(is_full: bool, report_dropped: fn(u64)) -> (LogOutput<LogDescriptor<PipeWriter>>, PipeReader, usize) {
         let (reader, writer) = pipe().expect("a pipe");
+        let writer = LogDescriptor::new(writer);
         let mut filled = 0;
         while is_full && let Ok(count) = writer.write_at_once(b"x") {
             filled += count;
@@ -282,6 +334,35 @@ mod tests {
         output.flush(PATIENCE);
         output.write(b"four\n");
         assert_eq!(read(&reader, 5), "four\n");
+    }
+
+    /// A terminal that no one reads has room for a part of the last line. The lines wait behind it,
+    /// and their callers do not.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn lines_wait_for_a_terminal_that_stopped() {
+        use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let master = openpt(flags).expect("a terminal");
+        grantpt(&master)
+            .and_then(|()| unlockpt(&master))
+            .expect("it may be opened");
+        let terminal = ioctl_tiocgptpeer(&master, flags).expect("its other end");
+        let output = LogOutput::new(LogDescriptor::new(terminal), |_| ());
+        let lines: String = (0..2_000).map(|number| format!("line {number}\n")).collect();
+        lines
+            .split_inclusive('\n')
+            .for_each(|line| output.write(line.as_bytes()));
+        assert!(
+            lock(&output.shared.state).is_behind(),
+            "there was room for {} bytes",
+            lines.len()
+        );
+        // It writes a carriage return before each line feed.
+        let mut screen = std::fs::File::from(master);
+        let mut shown = vec![0; lines.len() + 2_000];
+        screen.read_exact(&mut shown).expect("the lines come");
+        assert_eq!(String::from_utf8(shown).expect("text").replace('\r', ""), lines);
     }
 
     /// The queue is bounded: what does not fit is counted, and reported once the rest is written.

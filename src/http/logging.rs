@@ -28,7 +28,7 @@ use edge_runner_proto::server::log_limit::LogLimit;
 
 use crate::common::lock;
 use crate::log_line::{JsonLine, RecordLine};
-use crate::log_output::LogOutput;
+use crate::log_output::{LogDescriptor, LogOutput};
 
 /// Time that the end of the process waits for the reader of stderr.
 const LOG_FLUSH: Duration = Duration::from_secs(1);
@@ -37,8 +37,8 @@ const LOG_FLUSH: Duration = Duration::from_secs(1);
 const VERBOSITY_MAX: u8 = 3;
 
 /// All that this process writes to stderr.
-static STDERR: LazyLock<LogOutput<io::Stderr>> = LazyLock::new(|| {
-    LogOutput::new(io::stderr(), |dropped| {
+static STDERR: LazyLock<LogOutput<LogDescriptor<io::Stderr>>> = LazyLock::new(|| {
+    LogOutput::new(LogDescriptor::new(io::stderr()), |dropped| {
         let lines = if dropped == 1 { "line was" } else { "lines were" };
         log::warn!("{dropped} log {lines} dropped because stderr was not read; check what collects the log");
     })
