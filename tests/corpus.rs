@@ -100,6 +100,18 @@ fn fragments_of_whip() {
     replay("corpus/whip_fragment", entries::whip::fragment);
 }
 
+/// Offers, keys and events of clients of OpenAI's realtime calls.
+#[test]
+fn realtime_calls() {
+    replay("corpus/realtime_calls", entries::whip::realtime_calls);
+}
+
+/// Webhooks of telephony providers and of LiveKit servers.
+#[test]
+fn webhooks() {
+    replay("corpus/webhooks", entries::webhooks::webhooks);
+}
+
 #[test]
 fn heads_of_requests() {
     replay("corpus/request", entries::http::request);

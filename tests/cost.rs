@@ -43,13 +43,15 @@ const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
 }
 
 /// Every entry but those of a connected call, whose cost is that of their handshake.
-const ENTRIES: [Entry; 44] = [
+const ENTRIES: [Entry; 46] = [
     entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
     entry("sdp_offer", entries::sdp_offer, TEXT),
     entry("sdp_answer", entries::sdp_answer, TEXT),
     entry("candidate", entries::candidate, TEXT),
     entry("offer_body", entries::offer_body, TEXT),
     entry("whip_fragment", entries::whip::fragment, TEXT),
+    entry("realtime_calls", entries::whip::realtime_calls, TEXT),
+    entry("webhooks", entries::webhooks::webhooks, TEXT),
     entry("request", entries::http::request, TEXT),
     entry("start_body", entries::start::body, limits::HTTP_BODY_BYTES_MAX),
     // What the functions of a body may have.

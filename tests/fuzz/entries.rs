@@ -54,6 +54,8 @@ pub mod tools;
 pub mod turn;
 #[path = "entries/update.rs"]
 pub mod update;
+#[path = "entries/webhooks.rs"]
+pub mod webhooks;
 #[path = "entries/whatsapp.rs"]
 pub mod whatsapp;
 #[path = "entries/whip.rs"]
