@@ -5,10 +5,10 @@
 //! of 32 values, 8 KiB of datagrams, for the one that usually waits.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 
 use edge_runner_http::common::lock;
+use edge_runner_http::sync::{Arc, Mutex};
 use tokio::task::coop;
 
 /// The room that an empty queue keeps. A burst makes more, which is freed once it was read.

@@ -45,6 +45,7 @@ mod io {
 
     #[allow(dead_code, reason = "a model uses a part of it")]
     pub mod admission;
+    pub mod inbox_queue;
 }
 
 #[path = "../../src/bot"]
@@ -55,6 +56,7 @@ mod bot {
 
 mod check {
     pub mod admission;
+    pub mod inbox;
     pub mod log;
     pub mod media;
     pub mod permits;
@@ -64,7 +66,7 @@ mod check {
 type Model = (&'static str, fn(), usize);
 
 /// Each model with the number of its schedules.
-const MODELS: [Model; 17] = [
+const MODELS: [Model; 18] = [
     (
         "permits::none_is_lost_or_doubled",
         check::permits::none_is_lost_or_doubled,
@@ -141,6 +143,11 @@ const MODELS: [Model; 17] = [
         10_000,
     ),
     ("media::marks_are_bounded", check::media::marks_are_bounded, 1_000),
+    (
+        "inbox::each_value_arrives_or_is_refused",
+        check::inbox::each_value_arrives_or_is_refused,
+        30_000,
+    ),
     (
         "log::each_line_is_written_or_reported",
         check::log::each_line_is_written_or_reported,
