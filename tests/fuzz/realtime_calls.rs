@@ -1,4 +1,4 @@
-//! Requests and events of clients of OpenAI's realtime calls. What must hold is in `entries/whip.rs`.
+//! Requests and events of clients of realtime calls. What must hold is in `entries/whip.rs`.
 
 #![no_main]
 

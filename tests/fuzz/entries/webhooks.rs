@@ -1,4 +1,4 @@
-//! Properties of the webhooks of telephony providers and of LiveKit servers, which anybody can send.
+//! Properties of the webhooks of telephony providers and LiveKit servers, which anybody can send.
 //!
 //! In: a line for each header that may sign one, and the body. Whatever they are, a signature is
 //! good for one key alone, markup has no element of the form, and no identity is longer than its
