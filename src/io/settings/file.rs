@@ -118,7 +118,8 @@ impl SettingsStore {
         self.sync_folder()
     }
 
-    /// The runner does not start with the changed file: takes the last one back.
+    /// The runner does not start with the changed file: takes the last one back, also where a full
+    /// disk does not take the changed one with its reason.
     ///
     /// # Errors
     /// Returns the operating system's error.
@@ -128,8 +129,13 @@ impl SettingsStore {
 
     fn reject_by(&self, reason: &str, step: Step<'_>) -> io::Result<()> {
         let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let text = [format!("{REASON}{reason}\n").as_bytes(), &fs::read(&self.path)?].concat();
-        self.write(&self.beside("rejected"), &text, step)?;
+        let kept = fs::read(&self.path).and_then(|changed| {
+            let text = [format!("{REASON}{reason}\n").as_bytes(), &changed].concat();
+            self.write(&self.beside("rejected"), &text, step)
+        });
+        if let Err(error) = kept {
+            log::warn!("the changed settings were not taken ({reason}), and cannot be kept: {error}");
+        }
         self.rename(&self.beside("tried"), &self.path, step)
     }
 

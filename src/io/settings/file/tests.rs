@@ -95,6 +95,28 @@ fn a_change_that_fails_is_taken_back_with_its_reason() {
     assert_eq!(rig.names(), ["a.toml"]);
 }
 
+/// The reason is worth less than the last file, which comes back also where nothing can be written.
+#[test]
+fn a_change_is_taken_back_where_its_reason_cannot_be_kept() {
+    for ends_early in [false, true] {
+        let rig = Rig::new();
+        // A folder of this name cannot be replaced by a file.
+        fs::create_dir(rig.folder.path("a.toml.rejected")).expect("the folder is the test's");
+        fs::write(rig.folder.path("a.toml.last"), OLD).expect("the folder is the test's");
+        fs::write(rig.folder.path("a.toml"), NEW).expect("the folder is the test's");
+        assert_eq!(rig.store.begin().expect("it works"), FoundSettings::Changed);
+        match ends_early {
+            true => assert_eq!(rig.store.begin().expect("it works"), FoundSettings::TakenBack),
+            false => rig.store.reject("no").expect("the last one is back"),
+        }
+        assert_eq!(
+            (&*rig.text(), rig.names()),
+            (OLD, vec!["a.toml".into(), "a.toml.rejected".into()])
+        );
+        assert_eq!(rig.store.begin().expect("it works"), FoundSettings::Known);
+    }
+}
+
 /// A process that was killed while it started has no time to say so.
 #[test]
 fn a_start_that_ended_early_is_noticed_by_the_next() {
