@@ -9,8 +9,10 @@
     reason = "the next process gets the environment and the arguments of this one"
 )]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use edge_runner_http::startup::StartupError;
@@ -40,7 +42,7 @@ impl ProcessImage {
             StartupError::in_step(step, error)
         };
         let program = match std::env::current_exe() {
-            Ok(program) => program,
+            Ok(program) => present(program),
             Err(error) => return failed(error),
         };
         let mut command = Command::new(program);
@@ -49,6 +51,16 @@ impl ProcessImage {
         }
         let variables = self.variables.iter().map(|(name, value)| (name, value));
         failed(command.args(&self.arguments).env_clear().envs(variables).exec())
+    }
+}
+
+/// Returns the path of a program that another file has replaced since it was started. The kernel
+/// marks such a path.
+fn present(program: PathBuf) -> PathBuf {
+    let path = program.as_os_str().as_bytes().strip_suffix(b" (deleted)");
+    match path.map(|path| PathBuf::from(OsStr::from_bytes(path))) {
+        Some(path) if !program.exists() => path,
+        _ => program,
     }
 }
 
@@ -120,5 +132,20 @@ cfg_if::cfg_if! {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_program_is_started_again_by_its_path() {
+        let folder = edge_runner_http::testing::TempDir::new();
+        let (plain, marked) = (folder.path("runner"), folder.path("runner (deleted)"));
+        assert_eq!(present(marked.clone()), plain, "an update has replaced it");
+        assert_eq!(present(plain.clone()), plain);
+        std::fs::write(&marked, "").expect("the folder is the test's");
+        assert_eq!(present(marked.clone()), marked, "it is the name of the file");
     }
 }
