@@ -193,6 +193,30 @@ fn every_path_that_a_page_names_exists() {
     assert!(named > 100, "{named} paths");
 }
 
+/// A board talks by itself: its page leads to the assistants and to the sound card, and no page
+/// says that the sound of boards is of no use.
+#[test]
+fn every_page_of_a_board_leads_to_its_sound() {
+    let pages = pages();
+    let is_board = |page: &&Page| {
+        let path = page.path.strip_prefix(root()).expect("a page of the repository");
+        path.starts_with("boards") && path.ends_with("README.md") && path.components().count() == 3
+    };
+    let mut boards = 0;
+    for page in &pages {
+        let text = fs::read_to_string(&page.path).expect("a page");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!words.contains("own audio is not used"), "{}", page.path.display());
+        if is_board(&page) && words.contains("speakerphone") {
+            boards += 1;
+            for link in ["../../docs/assistants.md", "../../docs/local.md"] {
+                assert!(words.contains(link), "{} has no {link}", page.path.display());
+            }
+        }
+    }
+    assert_eq!(boards, 6);
+}
+
 /// Pages cite tests as `cargo test` takes them: `module::test`.
 #[test]
 fn every_test_that_a_page_cites_exists() {
