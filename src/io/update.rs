@@ -3,7 +3,8 @@
 //! In: an [`UpdateConfig`]. Out: lines for the operator, and an [`UpdateOutcome`]. `proto::update`
 //! verifies the release and decides what may replace what. A rename replaces the file, so at each
 //! moment there is a whole program of this name. Its service is restarted; if it does not answer,
-//! the previous program comes back. Files and commands block: nothing else runs in this process.
+//! or a signal ends the wait, the previous program comes back. Files and commands block: nothing
+//! else runs in this process.
 
 pub mod check;
 mod download;
@@ -17,6 +18,7 @@ use crate::proto::update::archive::{deflated, file};
 use crate::proto::update::installation::InstallKind;
 use crate::proto::update::release::{Release, UNCHANGED, archives, package};
 use download::ReleaseSource;
+use edge_runner_http::signal::Signals;
 use files::ProgramFile;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use service::{RunningService, answer, answer_within};
@@ -99,10 +101,10 @@ pub async fn run(config: &UpdateConfig, say: &mut dyn FnMut(&str)) -> Result<Upd
             )
         })?;
     }
-    match kind {
+    let mut signals = match kind {
         InstallKind::BoardImage => install_package(&source, &release, &names[0], &program).await?,
         _ => install_program(&source, &release, &names, &program, say).await?,
-    }
+    };
     say(&format!(
         "Installed version {} as {}; the previous one is {}.",
         release.version,
@@ -113,17 +115,38 @@ pub async fn run(config: &UpdateConfig, say: &mut dyn FnMut(&str)) -> Result<Upd
         say("No service of systemd runs this program: start it again where it runs.");
         return Ok(UpdateOutcome::Installed);
     };
+    say(&format!(
+        "Waiting up to {} s for the answer of the service {} at {}.",
+        ANSWER_WITHIN.as_secs(),
+        service.name,
+        config.runner
+    ));
     // A package restarts the service itself.
     let restarted = match kind {
         InstallKind::BoardImage => Ok(()),
         _ => service.restart(),
     };
-    let answered = match restarted {
-        Ok(()) => answer_within(&config.runner, ANSWER_WITHIN).await,
-        Err(why) => Err(why),
+    let unanswered = |why: &str| {
+        format!(
+            "version {} does not answer at {} within {} s after the restart of {}: {why}",
+            release.version,
+            config.runner,
+            ANSWER_WITHIN.as_secs(),
+            service.name
+        )
     };
-    if let Err(why) = answered {
-        return Err(restore(config, &release, &program, &service, &why).await);
+    let failed = match restarted {
+        Ok(()) => tokio::select! {
+            answered = answer_within(&config.runner, ANSWER_WITHIN) => answered.err().map(|why| unanswered(&why)),
+            signal = signals.next() => Some(format!(
+                "{signal} has ended the wait before version {} answered at {}",
+                release.version, config.runner
+            )),
+        },
+        Err(why) => Some(unanswered(&why)),
+    };
+    if let Some(failed) = failed {
+        return Err(restore(config, &program, &service, &failed).await);
     }
     say(&format!(
         "The service {} was restarted, and answers at {}.",
@@ -179,7 +202,7 @@ async fn install_program(
     archives: &[String],
     program: &ProgramFile,
     say: &mut dyn FnMut(&str),
-) -> Result<(), String> {
+) -> Result<Signals, String> {
     let mut refusal = String::new();
     for archive in archives {
         let name = archive_file(archive);
@@ -191,7 +214,11 @@ async fn install_program(
         let content = content.ok_or_else(|| format!("{name} has no program that can be unpacked. {UNCHANGED}"))?;
         let new = program.write_new(content)?;
         match new.try_to_run(&release.version) {
-            Ok(()) => return new.replace(),
+            Ok(()) => {
+                let signals = held_signals()?;
+                new.replace()?;
+                return Ok(signals);
+            }
             Err(why) => {
                 refusal = format!("the program of {name} does not run on this machine: {why}");
                 say(&refusal);
@@ -207,33 +234,27 @@ async fn install_package(
     release: &Release,
     name: &str,
     program: &ProgramFile,
-) -> Result<(), String> {
+) -> Result<Signals, String> {
     let package = source.verified(release, name).await?;
     let new = program.write_new(&package)?;
+    let signals = held_signals()?;
     program.keep_previous()?;
-    let given = new.give_to_dpkg();
-    if given.is_err() {
+    if let Err(error) = new.give_to_dpkg() {
         // dpkg may have replaced the program before it failed.
         let _ = program.restore();
+        return Err(error);
     }
-    given
+    Ok(signals)
+}
+
+/// Takes the signals that would end this process, so that none leaves a program in place that is
+/// not known to work.
+fn held_signals() -> Result<Signals, String> {
+    Signals::listen_with_hangup().map_err(|error| format!("no signal can be handled: {error}. {UNCHANGED}"))
 }
 
 /// Brings the previous program back, and returns what happened.
-async fn restore(
-    config: &UpdateConfig,
-    release: &Release,
-    program: &ProgramFile,
-    service: &RunningService,
-    why: &str,
-) -> String {
-    let failed = format!(
-        "version {} does not answer at {} within {} s after the restart of {}: {why}",
-        release.version,
-        config.runner,
-        ANSWER_WITHIN.as_secs(),
-        service.name
-    );
+async fn restore(config: &UpdateConfig, program: &ProgramFile, service: &RunningService, failed: &str) -> String {
     if let Err(error) = program.restore() {
         return format!(
             "{failed}. Version {VERSION} could not be brought back: {error}. It is in {}",

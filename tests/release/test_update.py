@@ -532,6 +532,22 @@ esac""")
         self.assertEqual(self.starts.read_text(), "edge-runner.service\n" * 2)
         self.assertTrue(self.answers())
 
+    def test_a_signal_in_the_wait_brings_the_previous_program_back(self):
+        self.serve_runner("exec sleep 1000")
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            with subprocess.Popen(self.command("--runner", self.url), env=self.environment(), cwd="/", text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as update:
+                for line in update.stdout:
+                    if "Waiting up to 30 s for the answer" in line:
+                        break
+                update.send_signal(getattr(signal, name))
+                _, complaint = update.communicate(timeout=120)
+            self.assertEqual(update.returncode, 1, (name, complaint))
+            self.assertIn(f"{name} has ended the wait before version {VERSION} answered at {self.url}", complaint)
+            self.assertIn(f"Version {INSTALLED} is back, and answers", complaint)
+            self.assertEqual((self.files(), digest(self.installed)), (["edge-runner"], digest(BINARY)))
+            self.assertTrue(self.answers())
+
     def test_a_board_whose_package_does_not_answer_gets_the_previous_program_back(self):
         self.needs_mounts()
         silent = f"#!/bin/sh\n[ \"$1\" = --version ] || exit 1\necho edge-runner {VERSION}"
