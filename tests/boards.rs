@@ -62,6 +62,28 @@ fn the_image_limits_guesses_of_a_password() {
     assert!(!settings.contains("\nPerSourcePenalties"), "the default limits guesses");
 }
 
+/// On an image a sound card can be a caller: its devices and keys are there, and no other. A group
+/// that the system lacks would keep the service from starting; Debian's base system has these two.
+#[test]
+fn the_image_shows_the_runner_its_sound_cards() {
+    let unit = include_str!("../boards/common/edge-runner.service");
+    assert!(
+        unit.contains("\nPrivateDevices=yes\n"),
+        "else the image need not lift it"
+    );
+    let settings = include_str!("../boards/image.d/files/etc/systemd/system/edge-runner.service.d/board.conf");
+    for line in [
+        "PrivateDevices=no",
+        "DevicePolicy=closed",
+        "DeviceAllow=char-alsa rw",
+        "DeviceAllow=char-input r",
+        "SupplementaryGroups=audio input",
+    ] {
+        assert_eq!(settings.lines().filter(|own| *own == line).count(), 1, "{line}");
+    }
+    assert_eq!(settings.matches("DeviceAllow=").count(), 2, "no other device");
+}
+
 /// Each value is valid for its option, and the runner starts with all of them, from the command
 /// line and from the environment.
 #[test]

@@ -66,7 +66,7 @@ fn reports(reply: &Reply) -> Vec<(String, String, String)> {
 }
 
 fn form() -> Value {
-    json!({"name": "kitchen", "access": "key", "ssh": "password", "ssh_value": PASSWORD, "bot": "realtime",
+    json!({"name": "kitchen", "access": "key", "ssh": "password", "ssh_value": PASSWORD, "bot": "realtime", "local": true,
         "variables": {"OPENAI_API_KEY": SECRET}})
 }
 
@@ -110,7 +110,8 @@ fn settings_are_taken_once_and_the_process_ends() {
     assert_eq!(
         setup.settings().expect("written"),
         format!(
-            "hostname = kitchen\nssh_password = \"{PASSWORD}\"\nRUNNER_API_KEY = {}\nRUNNER_BOT = realtime\nOPENAI_API_KEY = {SECRET}\n",
+            "hostname = kitchen\nssh_password = \"{PASSWORD}\"\nRUNNER_API_KEY = {}\nRUNNER_BOT = realtime\n\
+             RUNNER_LOCAL = voice\nOPENAI_API_KEY = {SECRET}\n",
             second["key"].as_str().expect("a key")
         )
     );
@@ -378,7 +379,9 @@ fn the_board_applies_what_the_page_took() {
     assert!(taken.ends_with("setup = again\nhostname = kitchen\n"), "{taken}");
     let of_bot = board.read("state/edge-runner.toml");
     assert!(
-        of_bot.ends_with(&format!("\nbot = \"realtime\"\nOPENAI_API_KEY = \"{SECRET}\"\n")),
+        of_bot.ends_with(&format!(
+            "\nbot = \"realtime\"\nlocal = \"voice\"\nOPENAI_API_KEY = \"{SECRET}\"\n"
+        )),
         "{of_bot}"
     );
     let file = board.folder.join("state/edge-runner.toml");
@@ -454,6 +457,8 @@ fn the_board_rejects_what_the_page_would_not_write() {
     for wrong in [
         "hostname = den\nRUNNER_ARGS = -- sh -c reboot\n",
         "hostname = den\nRUNNER_BOT = /bin/sh\n",
+        "hostname = den\nRUNNER_LOCAL = text\n",
+        "hostname = den\nRUNNER_LOCAL_IN = sh -c reboot\n",
         "hostname = den\nCASCADE_FUNCTIONS_FILE = /etc/shadow\n",
         "hostname = den\nRUNNER_API_KEY = $(reboot)\n",
         "hostname = den\nssh_password = short\n",

@@ -74,8 +74,8 @@ export async function check(parts, post, isEarly = false) {
 	return found;
 }
 
-/** A button that tests the sound card, and what was found. */
-export function soundTest(post) {
+/** A button that tests the sound card, and what was found. `works` is called after a test that found nothing wrong. */
+export function soundTest(post, works = () => {}) {
 	const button = Object.assign(make('button', '', 'Test the sound card'), { type: 'button' });
 	const said = make('p', 'said');
 	said.setAttribute('role', 'status');
@@ -85,6 +85,7 @@ export function soundTest(post) {
 		show('After the tone, speak for 3 seconds. Then you hear yourself.');
 		const { state, text } = await post('/sound-test', {}).catch(({ message }) => ({ text: message }));
 		show(text, state === 'ok' ? state : 'failed');
+		if (state === 'ok') works();
 		button.disabled = false;
 	});
 	return [button, said];

@@ -63,7 +63,7 @@ function answers() {
 	const variables = filled([...document.querySelectorAll(`[data-for="bot=${chosen('bot')}"]`)]);
 	const ssh = chosen('ssh');
 	const value = { none: '', key: $('ssh-key').value, password: $('ssh-password').value }[ssh];
-	return { name: $('name').value, access: chosen('access'), ssh, ssh_value: value, bot: chosen('bot'), variables };
+	return { name: $('name').value, access: chosen('access'), ssh, ssh_value: value, bot: chosen('bot'), local: $('local').checked, variables };
 }
 
 /** Sends the form if all services of the bot pass, else offers to send it all the same: a service may come later. */
@@ -167,7 +167,7 @@ on('finish', 'click', () => step('finish', finish));
 on('copy', 'click', () => copy($('copy'), $('key').textContent));
 
 $('bots').append(...botFields());
-$('sound').append(...soundTest(post));
+$('sound').append(...soundTest(post, () => { $('local').checked = true; }));
 document.querySelector('input[name=bot]').checked = true;
 try {
 	board = await (await fetch('/state', { cache: 'no-store' })).json();

@@ -42,6 +42,9 @@ pub struct SetupForm {
     #[serde(default)]
     ssh_value: String,
     bot: SetupBot,
+    /// Whether the sound card of the board is a caller.
+    #[serde(default)]
+    local: bool,
     /// Variables of the bot. Empty values count as absent.
     variables: BTreeMap<String, String>,
 }
@@ -141,6 +144,10 @@ impl SetupForm {
             SetupBot::Cascade => ("cascade", &[FieldGroup::Cascade]),
         };
         let mut variables = vec![("RUNNER_BOT".to_owned(), bot.to_owned())];
+        if self.local {
+            // It is the first card that records and plays: the form names no device or command.
+            variables.push(("RUNNER_LOCAL".to_owned(), "voice".to_owned()));
+        }
         for (name, value) in known_variables(&self.variables, &fields::variables(known))? {
             variables.push((name.to_owned(), value));
         }
@@ -292,6 +299,11 @@ mod tests {
                 RUNNER_BOT = parrot\n"
                     .to_owned()
             )
+        );
+        let local = settings(&json!({"access": "open", "local": true})).expect("valid");
+        assert!(
+            local.ends_with("\nRUNNER_BOT = parrot\nRUNNER_LOCAL = voice\n"),
+            "{local}"
         );
         let quoted = settings(&json!({"bot": "cascade", "variables": {"CASCADE_INSTRUCTIONS": "\"Hi\""}}));
         assert!(
