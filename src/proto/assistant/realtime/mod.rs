@@ -478,8 +478,9 @@ impl Realtime {
         self.is_caller_speaking = false;
     }
 
-    /// Silences the bot, and tells the service what was heard.
+    /// Silences the bot, and tells the service what was heard. Who interrupts a goodbye stays.
     fn interrupt(&mut self) {
+        self.hangs_up = false;
         if let Some(id) = self.active.as_ref().and_then(|active| active.id.clone()) {
             self.cancel_id(id);
         }

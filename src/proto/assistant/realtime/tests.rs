@@ -570,6 +570,31 @@ fn keys_are_pressed_behind_the_speech_and_nothing_interrupts_them() {
     assert_eq!(rig.types(), ["conversation.item.create", "response.create"]);
 }
 
+/// The model ends a telephone call after its goodbye, unless the caller interrupts that.
+#[test]
+fn who_interrupts_a_goodbye_is_not_hung_up() {
+    for is_interrupted in [false, true] {
+        let mut rig = Rig::ready_with(CallProfile::TELEPHONE);
+        rig.hear(json!({"type": "response.created", "response": {"id": "r"}}));
+        rig.speak("r", "i", 1_600);
+        rig.hear(
+            json!({"type": "response.function_call_arguments.done", "response_id": "r", "item_id": "f",
+            "call_id": "c", "name": "end_call", "arguments": "{}"}),
+        );
+        rig.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
+        assert!(!rig.is_over(), "the goodbye is not heard");
+        if is_interrupted {
+            rig.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "u"}));
+        }
+        let mut pcm = Vec::new();
+        while let Some(mark) = rig.session.next_speech(&mut pcm) {
+            rig.session.handle_mark(&mark.0, true, rig.now);
+        }
+        rig.hear(json!({"type": "response.output_audio.done", "item_id": "i"}));
+        assert_eq!(rig.is_over(), !is_interrupted);
+    }
+}
+
 #[test]
 fn a_service_that_opens_no_session_is_given_up() {
     let mut rig = Rig::new(BROWSER, Greeting::Off);
