@@ -127,11 +127,6 @@ impl Functions {
         }
     }
 
-    /// Forgets all calls, with their connection.
-    pub fn clear(&mut self) {
-        self.calls.clear();
-    }
-
     /// Handles a call; `None` if it is a repetition.
     pub fn handle_call(
         &mut self,
@@ -226,7 +221,7 @@ impl Functions {
     /// them is gone.
     pub fn abort(&mut self, error: &str) -> Vec<FunctionAnswer> {
         let given = FunctionReplies::of(self.calls.fail(error, |_| true));
-        self.clear();
+        self.calls.clear();
         given.outputs
     }
 

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use super::answer_stopwatch::AnswerStopwatch;
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Greeting, RealtimeConfig};
-use super::functions::{self, FunctionHost, FunctionReplies, Functions, KeyPresses};
+use super::functions::{self, FunctionAnswer, FunctionHost, FunctionReplies, Functions, KeyPresses};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
 use super::outage::{Outage, OutageStep};
@@ -125,6 +125,8 @@ pub struct Realtime {
     active: Option<ActiveResponse>,
     /// A response to ask for when none is in progress: its instructions, and whether it is text.
     wanted: Option<(Option<String>, bool)>,
+    /// What the newest response was asked for with, in case its connection is lost.
+    asked: (Option<String>, bool),
     /// The id of the event that asked for the newest response.
     request_id: String,
     cancelled: VecDeque<String>,
@@ -168,6 +170,7 @@ impl Realtime {
             transcript: Transcript::new(TEXTS_MAX),
             active: None,
             wanted: None,
+            asked: (None, body.text_only),
             request_id: String::new(),
             cancelled: VecDeque::new(),
             stopwatch: AnswerStopwatch::default(),
@@ -406,7 +409,7 @@ impl Realtime {
         self.is_created = false;
         self.active = None;
         self.cancelled.clear();
-        self.functions.clear();
+        self.drop_calls();
         self.drafts.clear();
         self.connection.handle_asked(now);
         let request = connect_request(&self.config.realtime);
@@ -465,17 +468,42 @@ impl Realtime {
         self.outputs.push_back(RealtimeOutput::End(reason));
     }
 
-    /// Forgets an answer whose connection is gone, and silences it.
+    /// Silences an answer whose connection is gone, and asks for it again on the next one, which is
+    /// told what was heard of it.
     fn drop_answer(&mut self) {
+        self.is_caller_speaking = false;
+        let heard = self.speech_text.interrupt();
+        self.speech_text.take_written();
+        let mut is_cut = false;
         if self.playback.is_speaking() {
-            self.playback.interrupt();
-            self.speech_text.interrupt();
+            is_cut = !self.playback.interrupt().is_empty();
             self.outputs.push_back(RealtimeOutput::Interrupt);
         }
-        if self.active.take().is_some() {
+        if let Some(active) = self.active.take() {
+            is_cut |= !active.id.is_some_and(|id| self.is_cancelled(&id));
             self.report(ClientReport::LlmStopped);
         }
-        self.is_caller_speaking = false;
+        if is_cut && !self.hangs_up {
+            let text_only = self.asked.1;
+            // One of which nothing was heard, such as a greeting, begins anew.
+            let instructions = self.asked.0.take().filter(|_| heard.is_empty());
+            self.wanted.get_or_insert((instructions, text_only));
+        }
+        for text in heard {
+            self.transcript.add(Speaker::Bot, &text);
+        }
+    }
+
+    /// Gives up the calls of functions that wait: the service that made them is gone. The next one
+    /// is asked to answer.
+    fn drop_calls(&mut self) {
+        let calls = self.functions.abort("the connection to the service was lost");
+        if !calls.is_empty() && !self.hangs_up {
+            self.wanted.get_or_insert((None, self.body.text_only));
+        }
+        for call in calls {
+            self.report_stopped(call);
+        }
     }
 
     /// Silences the bot, and tells the service what was heard. Who interrupts a goodbye stays.
@@ -542,6 +570,7 @@ impl Realtime {
             return;
         };
         let event = client_event::create_response(instructions.as_deref(), text_only, self.dialect());
+        self.asked = (instructions, text_only);
         self.request_id = self.send(event);
         self.active = Some(ActiveResponse {
             id: None,
@@ -590,16 +619,21 @@ impl Realtime {
     fn answer_functions(&mut self, answers: FunctionReplies) {
         for answer in answers.outputs {
             self.send(client_event::function_output(&answer.call_id, &answer.output));
-            if answer.is_reported {
-                self.report(ClientReport::FunctionStopped {
-                    call_id: answer.call_id,
-                    name: answer.name,
-                    is_cancelled: answer.is_cancelled,
-                });
-            }
+            self.report_stopped(answer);
         }
         if answers.wants_response && !self.hangs_up {
             self.wanted.get_or_insert((None, self.body.text_only));
+        }
+    }
+
+    /// Tells the client that a call is over, if it was told of the call.
+    fn report_stopped(&mut self, answer: FunctionAnswer) {
+        if answer.is_reported {
+            self.report(ClientReport::FunctionStopped {
+                call_id: answer.call_id,
+                name: answer.name,
+                is_cancelled: answer.is_cancelled,
+            });
         }
     }
 
@@ -694,8 +728,10 @@ impl Realtime {
         self.playback.has_item(|item| press_keys::call_of(item).is_some())
     }
 
+    /// Returns whether neither side speaks, and no function runs that the model waits for.
     fn is_between_turns(&self) -> bool {
-        self.active.is_none() && !self.is_caller_speaking && !self.playback.is_speaking()
+        let is_answering = self.active.is_some() || self.functions.is_waiting();
+        !is_answering && !self.is_caller_speaking && !self.playback.is_speaking()
     }
 
     fn dialect(&self) -> Dialect {

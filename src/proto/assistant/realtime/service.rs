@@ -96,6 +96,10 @@ impl Realtime {
                 is_final,
             } => self.handle_transcript(&item_id, &text, is_final, now),
             ServerEvent::ResponseCreated { id } => {
+                if self.active.as_ref().is_none_or(|active| active.id.is_some()) {
+                    // The service makes it by itself.
+                    self.asked = (None, self.body.text_only);
+                }
                 self.active = Some(ActiveResponse {
                     id: Some(id),
                     is_failure_reported: false,

@@ -1,5 +1,7 @@
 //! The engine against a scripted service, with a clock of its own.
 
+mod losses;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -500,7 +502,18 @@ fn an_old_connection_is_renewed_between_turns() {
     rig.hear(json!({"type": "response.created", "response": {"id": "a"}}));
     rig.pass(RENEW_AFTER);
     assert_eq!(rig.connects(), 1, "not in the middle of an answer");
+    rig.session.declare(&[json!({"type": "function", "name": "t"})]);
+    rig.hear(
+        json!({"type": "response.function_call_arguments.done", "response_id": "a", "item_id": "f",
+        "call_id": "c", "name": "t", "arguments": "{}"}),
+    );
     rig.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.connects(), 1, "nor while a function runs");
+    rig.session
+        .handle_function_result(FunctionHost::Tools, "c", &json!("out"), rig.now);
+    rig.hear(json!({"type": "response.created", "response": {"id": "b"}}));
+    rig.hear(json!({"type": "response.done", "response": {"id": "b", "status": "completed"}}));
     rig.pass(Duration::from_secs(1));
     assert_eq!(rig.connects(), 2);
     assert!(!rig.is_over());

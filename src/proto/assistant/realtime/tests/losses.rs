@@ -1,0 +1,124 @@
+//! Connections that are lost in the middle of something.
+
+use super::*;
+
+impl Rig {
+    /// Loses the connection, and opens the next one. What is sent on it stays in `sent`.
+    fn reconnect(&mut self) {
+        self.session.handle_closed(None, self.now);
+        self.drain();
+        self.sent.clear();
+        self.pass(Duration::from_secs(4));
+        self.open();
+    }
+
+    fn reports(&self, report: &ClientReport) -> usize {
+        let is_it = |output: &&RealtimeOutput| matches!(output, RealtimeOutput::Report(known) if known == report);
+        self.outputs.iter().filter(is_it).count()
+    }
+}
+
+fn begin_response(rig: &mut Rig) {
+    rig.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+}
+
+#[test]
+fn an_answer_that_is_lost_before_its_first_sound_is_asked_for_again() {
+    let mut rig = Rig::ready();
+    begin_response(&mut rig);
+    rig.reconnect();
+    assert_eq!(rig.types(), ["session.update", "response.create"]);
+    // It is lost before the service has begun it.
+    rig.reconnect();
+    assert_eq!(rig.types(), ["session.update", "response.create"]);
+    begin_response(&mut rig);
+    rig.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+    rig.reconnect();
+    assert_eq!(rig.types(), ["session.update"], "it was given");
+}
+
+#[test]
+fn a_greeting_that_is_lost_is_given_again() {
+    let mut rig = Rig::new(BROWSER, Greeting::Text("Welcome.".into()));
+    rig.session.handle_joined(rig.now);
+    rig.open();
+    let greeting = rig.sent.last().expect("a request")["response"].clone();
+    assert!(greeting.to_string().contains("Welcome."), "{greeting}");
+    begin_response(&mut rig);
+    rig.speak("a", "i", 2_400);
+    rig.reconnect();
+    assert_eq!(rig.sent.last().expect("a request")["response"], greeting);
+}
+
+/// The next service is told what was heard, and goes on from there.
+#[test]
+fn speech_that_is_cut_by_a_loss_is_remembered_as_far_as_it_was_heard() {
+    for is_done in [false, true] {
+        let mut rig = Rig::ready();
+        begin_response(&mut rig);
+        rig.hear(
+            json!({"type": "response.output_audio_transcript.delta", "response_id": "a", "item_id": "i",
+            "delta": "One two three four. "}),
+        );
+        rig.speak("a", "i", 4_800);
+        if is_done {
+            rig.hear(json!({"type": "response.output_audio.done", "item_id": "i"}));
+            rig.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+        }
+        let mark = rig.session.next_speech(&mut Vec::new()).expect("speech");
+        rig.session.handle_mark(&mark.0, true, rig.now);
+        rig.reconnect();
+        let heard = rig.sent[1]["item"].clone();
+        assert_eq!(
+            (&heard["role"], &heard["content"][0]["text"]),
+            (&json!("assistant"), &json!("One two"))
+        );
+        assert_eq!(
+            rig.types(),
+            ["session.update", "conversation.item.create", "response.create"]
+        );
+    }
+}
+
+#[test]
+fn an_answer_that_the_caller_interrupted_is_not_asked_for_again() {
+    let mut rig = Rig::ready();
+    begin_response(&mut rig);
+    rig.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "u"}));
+    rig.reconnect();
+    assert_eq!(rig.types(), ["session.update"]);
+}
+
+/// The sounds of the runner are no answer.
+#[test]
+fn a_loss_without_an_answer_asks_for_none() {
+    let mut rig = Rig::ready();
+    rig.session.tell_failure(HOLD_ON);
+    assert!(rig.session.playback.is_speaking());
+    rig.reconnect();
+    assert_eq!(rig.types(), ["session.update"]);
+}
+
+#[test]
+fn a_function_that_runs_at_a_loss_is_given_up_and_the_caller_gets_an_answer() {
+    let mut rig = Rig::ready();
+    rig.session.declare(&[json!({"type": "function", "name": "t"})]);
+    begin_response(&mut rig);
+    rig.hear(
+        json!({"type": "response.function_call_arguments.done", "response_id": "a", "item_id": "f",
+        "call_id": "c", "name": "t", "arguments": "{}"}),
+    );
+    rig.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+    rig.reconnect();
+    assert_eq!(rig.types(), ["session.update", "response.create"]);
+    let stopped = ClientReport::FunctionStopped {
+        call_id: "c".to_owned(),
+        name: "t".to_owned(),
+        is_cancelled: true,
+    };
+    assert_eq!(rig.reports(&stopped), 1);
+    rig.session
+        .handle_function_result(FunctionHost::Tools, "c", &json!("late"), rig.now);
+    rig.drain();
+    assert_eq!(rig.types(), [""; 0]);
+}
