@@ -49,7 +49,7 @@ pub fn is_outage(code: Option<&str>, kind: Option<&str>) -> bool {
 }
 
 /// Classifies an error by its names. `is_of_session` is true for the answer to `session.update`,
-/// whose rejection is final.
+/// whose rejection is final, unless it is a fault of the service.
 pub fn classify(code: Option<&str>, kind: Option<&str>, is_of_session: bool) -> ErrorClass {
     let is_in = |list: &[&str]| [code, kind].into_iter().flatten().any(|name| list.contains(&name));
     if is_in(&HARMLESS) {
@@ -60,7 +60,7 @@ pub fn classify(code: Option<&str>, kind: Option<&str>, is_of_session: bool) -> 
         ErrorClass::Quota
     } else if is_in(&["session_expired"]) {
         ErrorClass::Expired
-    } else if is_of_session || is_in(&PROTOCOL) {
+    } else if is_in(&PROTOCOL) || is_of_session && !is_outage(code, kind) {
         ErrorClass::Protocol
     } else {
         ErrorClass::Transient
@@ -99,6 +99,14 @@ mod tests {
             (Some("insufficient_quota"), None, false, ErrorClass::Quota),
             (Some("session_expired"), None, false, ErrorClass::Expired),
             (Some("invalid_value"), None, true, ErrorClass::Protocol),
+            (
+                Some("model_not_found"),
+                Some("server_error"),
+                true,
+                ErrorClass::Protocol,
+            ),
+            (Some("rate_limit_exceeded"), None, true, ErrorClass::Transient),
+            (None, Some("server_error"), true, ErrorClass::Transient),
             (Some("rate_limit_exceeded"), None, false, ErrorClass::Transient),
             (None, Some("server_error"), false, ErrorClass::Transient),
         ] {

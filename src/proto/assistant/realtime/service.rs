@@ -362,6 +362,10 @@ impl Realtime {
                 self.drop_answer();
                 self.retry(class.words().to_owned(), false, now);
             }
+            ErrorClass::Transient if matches!(self.phase, Phase::Opening { .. }) => {
+                self.count(AssistantCount::Connection(ConnectionOutcome::Refused));
+                self.retry("the service opens no session: a temporary fault".to_owned(), false, now);
+            }
             class if class.is_final() && (is_of_session || self.is_fatal(class)) => {
                 if matches!(self.phase, Phase::Opening { .. }) {
                     self.count(AssistantCount::Connection(match class {

@@ -617,6 +617,22 @@ fn a_service_that_opens_no_session_is_given_up() {
 }
 
 #[test]
+fn a_temporary_fault_while_a_session_opens_is_retried() {
+    for has_update in [false, true] {
+        let mut rig = Rig::new(BROWSER, Greeting::Off);
+        rig.session.handle_connected(rig.now);
+        if has_update {
+            rig.hear(json!({"type": "session.created"}));
+        }
+        rig.hear(json!({"type": "error", "error": {"type": "server_error"}}));
+        rig.pass(Duration::ZERO);
+        assert_eq!((rig.connects(), rig.is_over()), (2, false));
+        rig.open();
+        assert!(rig.session.is_ready());
+    }
+}
+
+#[test]
 fn hostile_events_change_nothing() {
     let mut rig = Rig::ready();
     for text in [
