@@ -639,6 +639,7 @@ impl Realtime {
 
     fn send_keys(&mut self, keys: Option<String>) {
         let Some(keys) = keys else { return };
+        self.transcript.add(Speaker::Caller, &keys);
         self.send_item(&keys);
         self.wanted = Some((None, self.body.text_only));
         self.request_response();

@@ -18,6 +18,25 @@ impl Rig {
     }
 }
 
+/// Keys are told to the next service, and once.
+#[test]
+fn keys_that_are_pressed_during_an_outage_are_not_lost() {
+    let mut rig = Rig::ready();
+    rig.session.handle_closed(None, rig.now);
+    for key in ['4', '2', '#'] {
+        rig.session.handle_dtmf(key, rig.now);
+    }
+    rig.pass(Duration::ZERO);
+    rig.sent.clear();
+    rig.open();
+    let text = rig.sent[1]["item"]["content"][0]["text"].as_str().expect("a text");
+    assert!(text.ends_with(": 42"), "{text}");
+    assert_eq!(
+        rig.types(),
+        ["session.update", "conversation.item.create", "response.create"]
+    );
+}
+
 fn begin_response(rig: &mut Rig) {
     rig.hear(json!({"type": "response.created", "response": {"id": "a"}}));
 }
