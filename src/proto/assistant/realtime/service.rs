@@ -134,7 +134,12 @@ impl Realtime {
                     self.tell_text(text);
                 }
             }
-            ServerEvent::FunctionCalled { response_id, call } => {
+            ServerEvent::FunctionCalled { mut response_id, call } => {
+                if response_id.is_empty() {
+                    // Some servers omit it: a call is of the response in progress.
+                    let active = self.active.as_ref();
+                    response_id = active.and_then(|active| active.id.clone()).unwrap_or_default();
+                }
                 if let Some(call) = self.drafts.add(&response_id, call) {
                     self.handle_call(&response_id, call, now);
                 }

@@ -716,6 +716,21 @@ fn functions_of_the_operator_are_declared_and_run() {
     assert_eq!(rig.types(), ["conversation.item.create", "response.create"]);
 }
 
+/// Some servers do not tell the response of a call.
+#[test]
+fn a_call_without_its_response_is_followed_by_an_answer() {
+    let mut rig = Rig::ready();
+    rig.session.declare(&[json!({"type": "function", "name": "t"})]);
+    rig.hear(json!({"type": "response.created", "response": {"id": "r"}}));
+    rig.hear(json!({"type": "response.function_call_arguments.done", "call_id": "c", "name": "t", "arguments": "{}"}));
+    rig.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
+    assert_eq!(rig.types(), [""; 0]);
+    rig.session
+        .handle_function_result(FunctionHost::Tools, "c", &json!("out"), rig.now);
+    rig.drain();
+    assert_eq!(rig.types(), ["conversation.item.create", "response.create"]);
+}
+
 /// While the caller holds the call, speech waits, the service hears silence in place of music, and
 /// neither silence nor a goodbye ends the call.
 #[test]
