@@ -308,7 +308,7 @@ impl Realtime {
 
     /// The bot's speech begins to leave.
     pub fn handle_speech_started(&mut self, now: Instant) {
-        if self.playback.newest_item() == Some(TICK_ITEM) {
+        if matches!(self.playback.newest_item(), Some(TICK_ITEM | FAILURE_ITEM)) {
             return;
         }
         if let Some(answer) = self.stopwatch.handle_sound(now) {

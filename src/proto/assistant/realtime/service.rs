@@ -320,6 +320,7 @@ impl Realtime {
     /// The caller gets no answer. The session ends at a refused key, at an error that every answer
     /// would meet if there was none yet, and when the patience of the caller is over.
     fn handle_no_answer(&mut self, class: ErrorClass, now: Instant) {
+        self.stopwatch.clear();
         self.answers.handle_asked(now);
         let is_over = match class.is_final() {
             true => self.is_fatal(class),

@@ -509,6 +509,37 @@ fn an_answer_counts_from_the_last_sound_of_the_caller() {
     assert!(rig.outputs.iter().any(counted), "the metric is the same");
 }
 
+/// The notes of a failure answer nothing, and an answer that failed has no time.
+#[test]
+fn a_failure_is_no_first_sound_of_an_answer() {
+    let mut rig = Rig::ready();
+    let leaves = |rig: &mut Rig| {
+        let mark = rig.session.next_speech(&mut Vec::new()).expect("sound");
+        rig.session.handle_speech_started(rig.now);
+        rig.session.handle_mark(&mark.0, true, rig.now);
+        rig.drain();
+        let counted = |output: &&RealtimeOutput| matches!(output, RealtimeOutput::Count(AssistantCount::FirstSound(_)));
+        rig.outputs.iter().filter(counted).count()
+    };
+    rig.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "u"}));
+    rig.session.tell_failure(HOLD_ON);
+    assert_eq!(leaves(&mut rig), 0, "the caller still waits");
+    rig.session.playback.interrupt();
+    rig.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+    rig.hear(
+        json!({"type": "response.done", "response": {"id": "a", "status": "failed",
+        "status_details": {"error": {"code": "server_error"}}}}),
+    );
+    assert_eq!(leaves(&mut rig), 0);
+    rig.session.playback.interrupt();
+    rig.hear(json!({"type": "response.created", "response": {"id": "b"}}));
+    rig.speak("b", "i", 2_400);
+    assert_eq!(leaves(&mut rig), 0, "it answers no speech");
+    rig.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "v"}));
+    rig.speak("b", "i", 2_400);
+    assert_eq!(leaves(&mut rig), 1);
+}
+
 #[test]
 fn an_old_connection_is_renewed_between_turns() {
     // The audio of a telephone: without optimisation, base64 of 50 minutes takes its time.
