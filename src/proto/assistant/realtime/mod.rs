@@ -471,7 +471,10 @@ impl Realtime {
     /// Silences an answer whose connection is gone, and asks for it again on the next one, which is
     /// told what was heard of it.
     fn drop_answer(&mut self) {
-        self.is_caller_speaking = false;
+        if std::mem::take(&mut self.is_caller_speaking) {
+            // The next service hears the rest as a turn of its own.
+            self.report(ClientReport::UserStoppedSpeaking);
+        }
         let heard = self.speech_text.interrupt();
         self.speech_text.take_written();
         let mut is_cut = false;

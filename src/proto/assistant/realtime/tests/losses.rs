@@ -37,6 +37,17 @@ fn keys_that_are_pressed_during_an_outage_are_not_lost() {
     );
 }
 
+/// A client that shows who speaks is not left with a turn that never ends.
+#[test]
+fn a_turn_of_the_caller_ends_with_its_connection() {
+    let mut rig = Rig::ready();
+    rig.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "u"}));
+    rig.reconnect();
+    assert_eq!(rig.reports(&ClientReport::UserStoppedSpeaking), 1);
+    rig.reconnect();
+    assert_eq!(rig.reports(&ClientReport::UserStoppedSpeaking), 1);
+}
+
 fn begin_response(rig: &mut Rig) {
     rig.hear(json!({"type": "response.created", "response": {"id": "a"}}));
 }
