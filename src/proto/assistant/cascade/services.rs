@@ -167,14 +167,18 @@ impl Cascade {
         self.plan_tick(now);
     }
 
-    /// The speech of a sentence is complete.
+    /// The speech of a sentence is complete. Speech without a sound is a failure.
     pub fn handle_speech_done(&mut self, id: u64, now: Instant) {
-        let Some((_, number)) = self.synthesis.take_if(|(known, _)| *known == id) else {
+        let Some((_, number)) = self.synthesis.filter(|(known, _)| *known == id) else {
             return;
         };
         if let Some(sentence) = self.answer.as_mut().and_then(|answer| answer.sentence(number)) {
+            if !sentence.has_audio {
+                return self.handle_failed(id, &ServiceFailure::Empty, now);
+            }
             sentence.speech = SpeechState::Complete;
         }
+        self.synthesis = None;
         self.playback.complete(&sentence_item(number));
         self.advance(now);
     }

@@ -49,7 +49,7 @@ pub enum ServiceFailure {
     Fault,
     /// The same, and the service names the time after which to ask again.
     Busy(Duration),
-    /// The answer has neither words nor calls of functions.
+    /// The answer has neither words nor calls of functions, or speech has no sound.
     Empty,
     /// Speech at this rate in hertz cannot be used.
     UnsupportedRate(u32),
@@ -108,7 +108,7 @@ impl fmt::Display for ServiceFailure {
             ServiceFailure::TooLong => f.write_str("the request is too long for it"),
             ServiceFailure::Fault => f.write_str("it has a temporary fault or too many requests"),
             ServiceFailure::Busy(wait) => write!(f, "it is busy and asks to wait {} s", wait.as_secs_f32().ceil()),
-            ServiceFailure::Empty => f.write_str("an answer without a word"),
+            ServiceFailure::Empty => f.write_str("an answer without a word or a sound"),
             ServiceFailure::UnsupportedRate(hz) => write!(f, "it speaks at {hz} Hz, which is not supported"),
             ServiceFailure::NoRoute(why) | ServiceFailure::Certificate(why) => f.write_str(why),
             ServiceFailure::TimedOut(ServiceStep::Connect) => f.write_str("no connection within the time limit"),

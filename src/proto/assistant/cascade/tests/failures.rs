@@ -198,6 +198,26 @@ fn a_sentence_that_the_voice_refuses_costs_that_sentence() {
     assert_eq!(rig.end(), None);
 }
 
+/// A voice that answers nothing is logged, and the caller is told.
+#[test]
+fn a_voice_without_a_sound_costs_the_sentence() {
+    let mut rig = Rig::joined();
+    rig.say("Hello.");
+    rig.write("One is here. Two is here. ");
+    rig.finish();
+    let (id, _) = rig.sentences().pop_last().expect("a sentence");
+    rig.session.handle_speech_done(id, rig.now);
+    rig.drain();
+    assert!(rig.logged("the voice: an answer without a word or a sound"));
+    assert_eq!(rig.reported("no answer"), 1);
+    assert_eq!(rig.play(100), 5, "the notes");
+    assert_eq!(rig.sentences().pop_last().expect("a sentence").1, "Two is here.");
+    rig.voice();
+    assert!(rig.play(100) > 0);
+    rig.say("Go on.");
+    assert_eq!((rig.chats(), rig.end()), (2, None));
+}
+
 /// The model goes on with the outputs of functions once it can be asked again.
 #[test]
 fn a_busy_service_does_not_lose_the_outputs_of_functions() {
