@@ -116,6 +116,16 @@ fn calls_are_joined_by_index() {
         [made("a", "f", "{\"x\":1}"), made("b", "g", "{\"y\":2}")]
     );
     assert_eq!((&*text, outcome.end), ("", ChatEnd::Complete));
+    // Without identifiers they get some.
+    let (_, outcome) = read(&[
+        call(json!({"index": 0, "function": {"name": "f", "arguments": "{}"}})),
+        call(json!({"index": 1, "function": {"name": "g", "arguments": "{}"}})),
+        end("tool_calls"),
+    ]);
+    assert_eq!(
+        outcome.expect("a whole answer").calls,
+        [made("call_0", "f", "{}"), made("call_1", "g", "{}")]
+    );
     // Whole calls: with the same index, without one, and with an object.
     let (_, outcome) = read(&[
         call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}})),
