@@ -501,6 +501,8 @@ impl Cascade {
         self.stopwatch.begin(spoken_until);
         self.report(ClientReport::UserStoppedSpeaking);
         if let Some(id) = self.hearing.take() {
+            // The caller may have spoken for longer than its patience.
+            self.record(CascadeService::Recognizer).handle_asked(now);
             self.outputs.push_back(CascadeOutput::FinishRecognition { id });
         }
         if let Some(id) = self.failed_hearing.take() {

@@ -286,6 +286,28 @@ fn a_recogniser_that_fails_is_announced_and_the_call_goes_on() {
     assert_eq!(rig.asked(), [pair("user", "Again.")]);
 }
 
+/// The second question begins before the patience with the first failure is over, and ends behind.
+#[test]
+fn separate_failures_of_the_recogniser_do_not_end_the_call() {
+    let mut rig = Rig::joined();
+    rig.speak(400);
+    rig.be_silent(1_000);
+    let first = rig.recognition();
+    rig.fail(first, &ServiceFailure::Fault);
+    rig.play(100);
+    rig.pass(Duration::from_secs(25));
+    let failed_at = rig.now - Duration::from_secs(25);
+    rig.be_silent(600);
+    rig.speak(400);
+    assert_ne!(rig.recognition(), first);
+    assert!(rig.now - failed_at < Duration::from_secs(29));
+    rig.speak(5_000);
+    rig.be_silent(1_000);
+    assert!(rig.now - failed_at > Duration::from_secs(31));
+    rig.fail(rig.recognition(), &ServiceFailure::Fault);
+    assert_eq!((rig.reported("say it again"), rig.end()), (2, None));
+}
+
 #[test]
 fn a_sentence_without_speech_is_asked_for_again() {
     let mut rig = Rig::joined();
