@@ -534,6 +534,10 @@ fn a_refused_telephone_is_recorded() {
     let facts = ["transport", "bot", "caller", "callee", "endedBy"].map(|name| &calls[0][name]);
     let wanted = ["mediaroom", "vip", "+15550001111", "+4312345", "runner"];
     assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
+    let start = Instant::now();
+    while http::get(runner.addr, "/worker").json()["active_jobs"] != 0 {
+        assert!(start.elapsed() < PATIENCE, "the job is over");
+    }
     assign("AJ_2", "+4366012345", RUNNING);
     assert_eq!(http::refused_calls(runner.addr).len(), 1);
 }

@@ -465,7 +465,8 @@ impl WorkerDriver {
                 .note_refused(call, bot.row().name().map(|name| &**name), &refused);
             log::warn!("job {} gets no session: {refused}", job.id);
             let outcome = JobOutcome::Failed(refused.to_string());
-            return self.worker.handle_job_end(&job.id, outcome, tasks::now());
+            self.worker.handle_job_end(&job.id, outcome, tasks::now());
+            return self.worker.handle_session_gone(&job.id, tasks::now());
         }
         let (link, orders) = link(job.id.clone(), self.news.clone());
         self.jobs.insert(job.id.clone(), orders);
