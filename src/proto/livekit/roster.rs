@@ -181,6 +181,14 @@ impl Roster {
         }
     }
 
+    /// Returns whether a track of the local participant is muted, if this is the first list after a
+    /// resume that tells. An administrator may have changed it while there was no connection.
+    pub fn refreshed_mute(&self, listed: &[ParticipantInfo], own_track: &str) -> Option<bool> {
+        let own = listed.iter().find(|info| self.is_stale && info.sid == self.own_sid)?;
+        let track = own.tracks.iter().find(|track| track.sid == own_track)?;
+        Some(track.muted)
+    }
+
     /// Returns the sids of the tracks that are subscribed to, sorted.
     pub fn subscribed_tracks(&self) -> Vec<String> {
         let mut sids: Vec<String> = self.track_owners.keys().map(ToString::to_string).collect();

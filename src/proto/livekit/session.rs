@@ -180,6 +180,8 @@ pub struct RoomSession {
     bad_descriptions: u32,
     joined: bool,
     lost: bool,
+    /// Whether the bot was told last that an administrator has muted it.
+    is_muted: bool,
     participants: Participants,
     /// Whether a caller was ever present.
     had_caller: bool,
@@ -236,6 +238,7 @@ impl RoomSession {
             bad_descriptions: 0,
             joined: false,
             lost: false,
+            is_muted: false,
             participants: Participants::new(setup.role),
             had_caller: false,
             no_caller_since: None,
@@ -410,7 +413,7 @@ impl RoomSession {
                     "an administrator of the room has {} the bot",
                     if muted { "muted" } else { "unmuted" }
                 );
-                self.events.push_back(SessionEvent::Muted(muted));
+                self.report_muted(muted);
             }
             RoomOutput::NoAudio(cause) => self.report_no_audio(cause),
             RoomOutput::Subscribed => self.update_callers(now),
@@ -422,6 +425,13 @@ impl RoomSession {
             }
         }
         RoomPoll::More
+    }
+
+    /// Tells the bot whether it is muted, if that has changed.
+    fn report_muted(&mut self, muted: bool) {
+        if std::mem::replace(&mut self.is_muted, muted) != muted {
+            self.events.push_back(SessionEvent::Muted(muted));
+        }
     }
 
     /// Says once that no audio comes, though a caller publishes some, unless its cause was logged.

@@ -414,6 +414,11 @@ impl SignalClient {
         (self.roster().map_or("", Roster::own_sid), self.own_track.as_deref())
     }
 
+    /// Returns whether an administrator has muted our track.
+    pub fn is_muted(&self) -> bool {
+        self.is_muted
+    }
+
     /// Queues a message, unless the connection is closed. While there is no connection, what the
     /// server has to know is held until the resume.
     fn send(&mut self, request: SignalRequestKind) {
@@ -474,7 +479,10 @@ impl SignalClient {
                 for info in &message.participants {
                     roster.update(info, &mut update);
                 }
+                let own_track = self.own_track.as_deref().unwrap_or_default();
+                let is_muted = roster.refreshed_mute(&message.participants, own_track);
                 roster.finish_refresh(&message.participants, &mut update);
+                self.handle_mute(is_muted.unwrap_or(self.is_muted));
             }
             ServerMessage::SpeakersChanged(changed) => roster.update_speakers(&changed.speakers, &mut update),
             ServerMessage::Offer(offer) => {
@@ -504,9 +512,8 @@ impl SignalClient {
             ServerMessage::Request(response) => self.handle_request_response(&response),
             ServerMessage::Pong(pong) => self.handle_pong(&pong, now),
             ServerMessage::Mute(mute) => {
-                let is_ours = self.own_track.as_deref() == Some(&*mute.sid);
-                if is_ours && std::mem::replace(&mut self.is_muted, mute.muted) != mute.muted {
-                    self.outputs.push_back(SignalOutput::Muted(mute.muted));
+                if self.own_track.as_deref() == Some(&*mute.sid) {
+                    self.handle_mute(mute.muted);
                 }
             }
             ServerMessage::SubscriptionPermission(update) => {
@@ -541,6 +548,12 @@ impl SignalClient {
                 track_sids,
                 subscribe: true,
             }));
+        }
+    }
+
+    fn handle_mute(&mut self, is_muted: bool) {
+        if std::mem::replace(&mut self.is_muted, is_muted) != is_muted {
+            self.outputs.push_back(SignalOutput::Muted(is_muted));
         }
     }
 

@@ -239,6 +239,11 @@ impl RoomConnection {
         self.signal.own_sids()
     }
 
+    /// Returns whether an administrator has muted our track.
+    pub fn is_muted(&self) -> bool {
+        self.signal.is_muted()
+    }
+
     /// Returns the sid of a participant's track that is subscribed to.
     pub fn track_of(&self, identity: &str) -> Option<&Arc<str>> {
         self.signal.track_of(identity)

@@ -168,6 +168,9 @@ impl RoomSession {
         if self.lost {
             self.events.push_back(SessionEvent::Lost);
         }
+        if self.is_muted {
+            self.events.push_back(SessionEvent::Muted(true));
+        }
         true
     }
 }

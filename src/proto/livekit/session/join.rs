@@ -131,6 +131,9 @@ impl RoomSession {
         self.agent_state.handle_open();
         if let SignalState::Open(connection) = &self.signal {
             self.transcripts.start(connection.own_sids().0);
+            // A track that is published anew is not muted, whatever the one before was.
+            let is_muted = connection.is_muted();
+            self.report_muted(is_muted);
         }
         self.audio_sender.start(now);
         self.report_joined();

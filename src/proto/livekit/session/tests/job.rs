@@ -4,7 +4,7 @@
 use super::super::*;
 use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
 use crate::limits::{JOB_REPORT_WITHIN, JOB_STAY_MARGIN};
-use crate::livekit::wire::{LeaveRequest, ServerMessage, SignalRequestKind};
+use crate::livekit::wire::{LeaveRequest, MuteTrackRequest, ServerMessage, SignalRequestKind};
 use crate::livekit::worker::JobOutcome;
 use crate::webrtc::connection::sfu::tests::rig::ms;
 
@@ -186,6 +186,15 @@ fn a_failed_bot_is_started_once_more() {
     sim.with(|session, now| session.handle_bot_end(LeaveReason::BotFailed, now));
     sim.run(secs(2));
     assert_eq!(outcome(&sim), Some(&JobOutcome::Failed("bot failed".into())));
+
+    let mut muted = job_with(&[ann()]);
+    muted.send_and_drain(ServerMessage::Mute(MuteTrackRequest {
+        sid: "TR_own".into(),
+        muted: true,
+    }));
+    muted.events.clear();
+    assert!(muted.with(|session, now| session.handle_bot_failure(now)));
+    assert_eq!(muted.count(&SessionEvent::Muted(true)), 1, "the mute is not lifted");
 
     let mut alone = job_with(&[]);
     assert!(!alone.with(|session, now| session.handle_bot_failure(now)));

@@ -4,7 +4,7 @@ use super::super::*;
 use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
-use crate::livekit::wire::ServerMessage;
+use crate::livekit::wire::{MuteTrackRequest, ServerMessage};
 use crate::participant::Participant;
 use crate::webrtc::connection::sfu::tests::rig::{RATE_HZ, Talker, ms};
 
@@ -74,6 +74,28 @@ fn survives_a_server_restart() {
     assert_eq!(sim.end_reason(), None);
     let at: Vec<u64> = sim.dials.iter().map(|(at, _)| at.as_secs()).collect();
     assert!(sim.dials.len() > 5 && sim.dials.len() < 12, "{at:?}");
+}
+
+/// A room that is joined anew has a new track of the bot, which an administrator has not muted.
+#[test]
+fn a_muted_bot_is_heard_again_after_a_rejoin() {
+    let mut sim = Simulation::with_caller();
+    let mutes = |sim: &Simulation| [true, false].map(|muted| sim.count(&SessionEvent::Muted(muted)));
+    let mute = || {
+        ServerMessage::Mute(MuteTrackRequest {
+            sid: "TR_own".into(),
+            muted: true,
+        })
+    };
+    sim.send_and_drain(mute());
+    assert_eq!(mutes(&sim), [1, 0]);
+    sim.kill_server();
+    sim.participants[0] = FakeParticipant::caller("PA_ann2", "ann");
+    sim.dial_result = DialResult::Open;
+    assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Resumed)));
+    assert_eq!(mutes(&sim), [1, 1]);
+    sim.send_and_drain(mute());
+    assert_eq!(mutes(&sim), [2, 1]);
 }
 
 /// Participants that do not return are reported as gone. A room that remains empty is left.

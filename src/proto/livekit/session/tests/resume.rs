@@ -75,6 +75,19 @@ fn speech_goes_on_while_signalling_is_resumed() {
     assert_eq!(sim.end_reason(), None);
 }
 
+/// An administrator may mute the bot while it has no signalling.
+#[test]
+fn a_mute_of_the_time_without_signalling_is_noticed() {
+    let mut sim = Simulation::with_caller();
+    for (is_muted, mutes) in [(true, [1, 0]), (true, [1, 0]), (false, [1, 1])] {
+        sim.mutes_bot = is_muted;
+        sim.break_socket();
+        sim.run(secs(4));
+        assert_eq!([true, false].map(|muted| sim.count(&SessionEvent::Muted(muted))), mutes);
+    }
+    assert_eq!(joins(&sim), 1);
+}
+
 /// Every offer of the subscriber connection is answered with its id, also the first one after a
 /// resume.
 #[test]

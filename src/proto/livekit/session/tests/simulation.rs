@@ -74,6 +74,8 @@ pub struct Simulation {
     pub participants: Vec<FakeParticipant>,
     /// The reason with which changes of attributes are answered.
     pub update_reason: i32,
+    /// Whether the bot's track is muted, as a resume tells.
+    pub mutes_bot: bool,
     /// Whether datagrams arrive, in both directions.
     pub network: bool,
     /// Whether the server still answers messages.
@@ -203,6 +205,7 @@ impl Simulation {
             lite: false,
             participants: Vec::new(),
             update_reason: 0,
+            mutes_bot: false,
             network: true,
             answers: true,
             server_side: None,

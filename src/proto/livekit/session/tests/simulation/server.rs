@@ -51,7 +51,15 @@ impl Simulation {
             client_configuration: self.client_configuration(),
             last_message_seq: 0,
         }));
-        let mut participants = vec![self.own_info()];
+        let own_track = TrackInfo {
+            sid: "TR_own".into(),
+            muted: self.mutes_bot,
+            ..TrackInfo::default()
+        };
+        let mut participants = vec![ParticipantInfo {
+            tracks: vec![own_track],
+            ..self.own_info()
+        }];
         let others = self.participants.iter();
         participants.extend(others.map(|participant| participant.info(participant.state)));
         self.send(ServerMessage::Update(ParticipantUpdate { participants }));
