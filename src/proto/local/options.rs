@@ -165,18 +165,18 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
         ),
         local(
             "--local-echo",
-            FlagKind::Value("cancel|half|off", |args: &mut T, text| {
+            FlagKind::Value("aec|half|off", |args: &mut T, text| {
                 let echo = match &*text {
-                    "cancel" => LocalEcho::Cancel,
+                    "aec" => LocalEcho::Cancel,
                     "half" => LocalEcho::Half,
                     "off" => LocalEcho::Off,
-                    _ => return Err(Expected::one_of(&text, &["cancel", "half", "off"], &[])),
+                    _ => return Err(Expected::one_of(&text, &["aec", "half", "off"], &[])),
                 };
                 put(&mut args.as_mut().echo, echo)
             }),
-            "What keeps the bot from hearing itself: `cancel` removes its sound from the microphone, and lets callers \
+            "What keeps the bot from hearing itself: `aec` removes its sound from the microphone, and lets callers \
              interrupt; `half` silences the microphone while the loudspeaker plays; `off` does nothing, for headsets \
-             and for speakerphones that cancel their echo. [default: cancel, or half on processors of 32 bits]",
+             and for speakerphones that cancel their echo. [default: aec, or half on processors of 32 bits]",
         ),
         local(
             "--local-tones",
@@ -310,7 +310,7 @@ impl LocalOptions {
             }
         };
         if self.echo == Some(LocalEcho::Cancel) {
-            need("`--local-echo cancel`", Feature::Aec)?;
+            need("`--local-echo aec`", Feature::Aec)?;
         }
         if self.types && matches!(self.start, Some(LocalStart::Speech | LocalStart::Wake)) {
             return Err(UsageError::Combination(
@@ -330,7 +330,7 @@ impl LocalOptions {
                 None => "it is `--local-echo half`: callers cannot interrupt the bot by voice",
             };
             warnings.push(format!(
-                "`--local-in` and `--local-out` are two cards, whose clocks drift apart, and `--local-echo cancel` needs \
+                "`--local-in` and `--local-out` are two cards, whose clocks drift apart, and `--local-echo aec` needs \
                  one card with both; {then}"
             ));
             echo = self.echo.unwrap_or(LocalEcho::Half);
