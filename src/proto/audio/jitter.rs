@@ -23,6 +23,12 @@ const JITTER_WAIT_MIN: Duration = Duration::from_millis(20);
 /// Distance by which a sequence number may lag before it indicates a restarted sender (RFC 3550
 /// appendix A.1).
 const RTP_MISORDER_MAX: u64 = 100;
+/// Distance by which a sequence number may be ahead; one further ahead is of a restarted sender
+/// (MAX_DROPOUT of RFC 3550 appendix A.1), and nothing is lost.
+const RTP_DROPOUT_MAX: u64 = 3_000;
+/// The index of a packet has 48 bits (RFC 3711 section 3.3.1). What str0m extends to a greater
+/// number lies before the first packet.
+const SEQUENCE_END: u64 = 1 << 48;
 
 /// The next step of the decoder.
 #[derive(Debug, PartialEq, Eq)]
@@ -147,8 +153,16 @@ impl JitterBuffer {
     pub fn handle_packet(&mut self, sequence: u64, timestamp: u64, payload: &[u8], now: Instant) {
         self.now = Some(now);
         self.counters.received += 1;
-        if self.expected.is_some_and(|expected| sequence < expected.sequence) && !self.follow_restart(sequence) {
+        if sequence >= SEQUENCE_END {
+            self.counters.late += 1;
             return;
+        }
+        let expected = self.expected.map_or(sequence, |expected| expected.sequence);
+        if sequence < expected && !self.follow_restart(sequence) {
+            return;
+        }
+        if sequence.saturating_sub(expected) > RTP_DROPOUT_MAX {
+            self.handle_restart();
         }
         self.restart = None;
         let place = self.held.partition_point(|packet| packet.sequence < sequence);

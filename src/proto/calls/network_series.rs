@@ -79,7 +79,7 @@ impl NetworkSeries {
         let lost = packets_lost.saturating_sub(self.packets_lost);
         (self.packets_in, self.packets_lost) = (packets_in, packets_lost);
         let millis = |time: Option<Duration>| time.map_or(UNKNOWN, |time| at_most(time.as_millis()));
-        let share = (u128::from(lost) * 1000).checked_div(u128::from(came + lost));
+        let share = (u128::from(lost) * 1000).checked_div(u128::from(came) + u128::from(lost));
         self.open = self.open.worst(NetworkPoint {
             lost: network.jitter.and(share).map_or(UNKNOWN, at_most),
             jitter_ms: millis(network.jitter),

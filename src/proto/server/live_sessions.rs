@@ -154,7 +154,7 @@ impl<H> LiveSession<H> {
         let counts = self.progress.counts;
         let (lost, frames) = (counts.get(Count::PacketsLost), counts.get(Count::FramesIn));
         let has_rtp = self.transport.is_some_and(Transport::has_rtp);
-        let tenths = (lost * 1000).checked_div(frames.max(lost))?;
+        let tenths = (u128::from(lost) * 1000).checked_div(frames.max(lost).into())?;
         has_rtp.then_some(tenths as f64 / 10.0)
     }
 }
@@ -246,6 +246,27 @@ mod tests {
             (&speaking["state"], &speaking["speech_queued_ms"]),
             (&json!("speaking"), &json!(480))
         );
+    }
+
+    /// The counters follow a peer's numbers, and any of them has a share.
+    #[test]
+    fn the_largest_counters_are_listed() {
+        let start = Instant::now();
+        let mut sessions = LiveSessions::default();
+        sessions.begin("a".into(), Some(Transport::WebRtc), None, 1, start);
+        let loss = |sessions: &LiveSessions<u8>| listed(sessions, start)["sessions"][0]["loss_percent"].clone();
+        for (frames, percent) in [(0, 100.0), (u64::MAX, 100.0)] {
+            sessions.update(
+                "a",
+                progress(&[(Count::FramesIn, frames), (Count::PacketsLost, u64::MAX)], 0),
+            );
+            assert_eq!(loss(&sessions), json!(percent));
+        }
+        sessions.update(
+            "a",
+            progress(&[(Count::FramesIn, u64::MAX), (Count::PacketsLost, 1)], 0),
+        );
+        assert_eq!(loss(&sessions), json!(0.0));
     }
 
     /// Nothing is lost on a socket, and a bot with a connection of its own reports nothing.

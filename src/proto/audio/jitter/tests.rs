@@ -291,6 +291,40 @@ fn a_restart_is_further_back_than_a_late_packet() {
     assert_eq!(after(restarted), [Packet(restarted + 1)]);
 }
 
+/// A jump further ahead than packets are lost is a restart, from which nothing was lost.
+#[test]
+fn a_jump_ahead_is_a_loss_or_a_restart() {
+    let lost_after = |missing: u64| {
+        let mut line = Line::new();
+        line.packet(5, 0);
+        let released = line.packet(6 + missing, 20);
+        if line.jitter.poll_timeout().is_some() {
+            line.timeout();
+        }
+        (released, line.jitter.counters().lost)
+    };
+    assert_eq!(lost_after(RTP_DROPOUT_MAX), (vec![], RTP_DROPOUT_MAX));
+    let missing = RTP_DROPOUT_MAX + 1;
+    assert_eq!(lost_after(missing), (vec![Packet(6 + missing)], 0));
+}
+
+/// An extended number beyond the range of SRTP lies before the first packet. It neither counts as
+/// loss nor moves the order.
+#[test]
+fn a_number_before_the_first_one_is_late() {
+    for (first, far) in [(Some(5), u64::MAX), (Some(5), SEQUENCE_END), (None, u64::MAX - 100)] {
+        let mut line = Line::new();
+        if let Some(first) = first {
+            line.packet(first, 0);
+        }
+        assert_eq!(line.packet_at_time(far, 0, 20), []);
+        assert_eq!(line.jitter.poll_timeout(), None, "{far}");
+        assert_eq!(line.packet(6, 40), [Packet(6)]);
+        let counters = line.jitter.counters();
+        assert_eq!((counters.lost, counters.concealed, counters.late), (0, 0, 1), "{far}");
+    }
+}
+
 /// Another codec comes from another sender, with a clock of its own.
 #[test]
 fn another_codec_starts_anew_on_its_own_clock() {

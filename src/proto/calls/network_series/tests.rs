@@ -33,6 +33,17 @@ fn each_second_is_a_point() {
     );
 }
 
+/// The counters follow a peer's numbers, and any of them has a share.
+#[test]
+fn the_largest_counters_are_a_point() {
+    let (mut series, mut counts) = (NetworkSeries::default(), Counts::default());
+    counts.set(Count::PacketsIn, u64::MAX);
+    counts.set(Count::PacketsLost, u64::MAX);
+    series.handle_sample(&counts, times(1, 1));
+    let described = series.describe().expect("a network");
+    assert_eq!(described["lost_percent"], json!([50.0]));
+}
+
 /// A call of an hour has as many points as one of a minute, and its worst second is in one.
 #[test]
 fn a_long_call_keeps_its_worst_second() {
