@@ -136,6 +136,9 @@ impl AudioReceiver {
     }
 
     pub fn handle_packet(&mut self, packet: &AudioPacket, now: Instant) {
+        if packet.is_new_source {
+            self.handle_restart();
+        }
         self.handle_payload(packet.sequence, packet.timestamp, &packet.payload, now);
     }
 

@@ -107,6 +107,7 @@ impl Playout {
         for arrival in arrivals {
             self.run(arrival.at);
             let packet = AudioPacket {
+                is_new_source: false,
                 sequence: arrival.sequence,
                 timestamp: arrival.sequence * 960,
                 payload: arrival.payload.into(),
@@ -179,6 +180,7 @@ fn alone(arrivals: &[Arrival]) -> Vec<(Duration, Vec<i16>)> {
     };
     for (nth, arrival) in sorted.iter().enumerate() {
         let packet = AudioPacket {
+            is_new_source: false,
             sequence: arrival.sequence,
             timestamp: arrival.sequence * 960,
             payload: arrival.payload.clone().into(),
@@ -478,6 +480,7 @@ fn changes_rate_and_mixing_at_run_time() {
     let now = playout.start + ms(20_000);
     playout.receiver.configure(24_000, false, now);
     let packet = AudioPacket {
+        is_new_source: false,
         sequence: 200,
         timestamp: 200 * 960,
         payload: ann[10].clone().into(),
@@ -496,6 +499,7 @@ fn keeps_nothing_before_configuration() {
     let mut receiver = RoomAudioReceiver::new();
     let now = Instant::now();
     let packet = AudioPacket {
+        is_new_source: false,
         sequence: 1,
         timestamp: 0,
         payload: tone(440.0, 8_000.0, 1)[0].clone().into(),
@@ -513,6 +517,7 @@ fn caps_tracks_and_reuses_ended_ones() {
     let now = Instant::now();
     receiver.configure(RATE_HZ, true, now);
     let packet = AudioPacket {
+        is_new_source: false,
         sequence: 1,
         timestamp: 0,
         payload: tone(440.0, 8_000.0, 1)[0].clone().into(),
@@ -551,6 +556,7 @@ fn plays_the_rest_of_an_ended_track() {
     assert_eq!(playout.received.len(), 18);
     let now = playout.start + ms(1_400);
     let packet = AudioPacket {
+        is_new_source: false,
         sequence: last.sequence,
         timestamp: last.sequence * 960,
         payload: last.payload.into(),
@@ -599,6 +605,7 @@ fn listen_to(mixed: bool, mut arrivals: Vec<(Duration, &'static str, u64)>) -> P
     for (at, track, frames) in arrivals {
         playout.run(at);
         let packet = AudioPacket {
+            is_new_source: false,
             sequence: frames / 20,
             timestamp: frames * 960,
             payload: payload.clone().into(),

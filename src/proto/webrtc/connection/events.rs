@@ -105,12 +105,13 @@ impl PeerConnection {
         if self.config.audio_layout == AudioLayout::SingleClient && !self.sender.has_payload_type(payload_type) {
             return None;
         }
-        let section = self.sources.section_of(&mut self.rtc, source)?;
+        let (section, is_new_source) = self.sources.section_of(&mut self.rtc, source)?;
         let track = section.track.clone();
         self.unusable_audio.handle_used();
         Some(ConnectionOutput::Audio {
             track,
             packet: AudioPacket {
+                is_new_source,
                 sequence: *packet.seq_no,
                 timestamp: packet.time.numer(),
                 payload: packet.payload,

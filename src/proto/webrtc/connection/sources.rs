@@ -159,8 +159,9 @@ impl AudioSources {
         }
     }
 
-    /// Returns the section of an authenticated packet.
-    pub fn section_of(&mut self, rtc: &mut Rtc, source: Ssrc) -> Option<&AudioSection> {
+    /// Returns the section of an authenticated packet, and whether its source is another one than
+    /// before.
+    pub fn section_of(&mut self, rtc: &mut Rtc, source: Ssrc) -> Option<(&AudioSection, bool)> {
         let mut sections = self.sections.iter_mut();
         let section = match self.layout {
             AudioLayout::SingleClient => sections.next()?,
@@ -169,7 +170,8 @@ impl AudioSources {
                 sections.find(|section| section.mid == mid)?
             }
         };
-        if !section.sources.contains(&source) {
+        let is_new_source = !section.sources.contains(&source);
+        if is_new_source {
             if section.is_announced {
                 // A source of the track that used this section before.
                 rtc.direct_api().remove_stream_rx(source);
@@ -188,7 +190,7 @@ impl AudioSources {
             section.sources.push(source);
             self.discovered += 1;
         }
-        Some(section)
+        Some((&*section, is_new_source))
     }
 
     /// Applies the sections of a later description. Returns the removed tracks.

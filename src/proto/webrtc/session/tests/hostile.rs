@@ -185,6 +185,9 @@ fn sources_of_one_client_are_bounded() {
     pair.run(ms(500));
     assert_talks(&mut pair);
     assert_eq!(pair.left(), None);
+    // Each source has numbers of its own, from which nothing is lost.
+    let counters = pair.session.audio_receiver.stats().counters;
+    assert_eq!((counters.lost, counters.concealed), (0, 0), "{counters:?}");
 }
 
 /// str0m remembers each source, so a client has a limited number of them in all. The last one is
