@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::audio::queue::take_samples;
+use crate::audio::rate_converter::RateConverter;
 use crate::counts::{Count, Counts};
 use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
 
@@ -122,6 +123,24 @@ impl Pacer {
             now: None,
             counters: PacerStats::default(),
         }
+    }
+
+    /// Returns the rate of the PCM, in Hz.
+    pub fn rate_hz(&self) -> u32 {
+        self.rate_hz
+    }
+
+    /// Sets the rate of further PCM, a multiple of 50. Queued speech is converted to it.
+    pub fn set_rate(&mut self, rate_hz: u32) {
+        let queued = self.queue.make_contiguous();
+        let length = queued.len() as u64 * u64::from(rate_hz) / u64::from(self.rate_hz);
+        let mut converter = RateConverter::new(self.rate_hz, rate_hz);
+        let mut converted = converter.convert(queued).to_vec();
+        // The filter holds the end of the speech back, for a few milliseconds.
+        converted.extend_from_slice(converter.convert(&vec![0; self.frame_samples()]));
+        converted.truncate(length as usize);
+        self.queue = converted.into();
+        self.rate_hz = rate_hz;
     }
 
     /// Starts or resumes the stream: the next frame is due at once.

@@ -52,15 +52,9 @@ pub struct AudioSender {
     converter: RateConverter,
     pacer: Pacer,
     encoder: Option<SpeechEncoder>,
-    started: bool,
-    /// Ticks of 48 kHz before the rate was set.
-    tick_base: u64,
-    ticks: u64,
     speech_events: VecDeque<SpeechEvent>,
     /// The start of speech was returned by [`AudioSender::poll_speech_event`], and not its end.
     is_speech_reported: bool,
-    /// Counters from before the rate was set.
-    stats_base: pacer::PacerStats,
 }
 
 impl AudioSender {
@@ -73,19 +67,16 @@ impl AudioSender {
             converter: RateConverter::new(DEFAULT_RATE_HZ, codec_hz),
             pacer: Pacer::new(codec_hz),
             encoder: None,
-            started: false,
-            tick_base: 0,
-            ticks: 0,
             speech_events: VecDeque::new(),
             is_speech_reported: false,
-            stats_base: pacer::PacerStats::default(),
         }
     }
 
-    /// Sets the rate of the bot's PCM, in Hz. The stream continues with the next packet.
-    pub fn set_rate(&mut self, rate_hz: u32, now: Instant) {
+    /// Sets the rate of the bot's further PCM, in Hz. Queued speech is sent first, and the stream
+    /// continues.
+    pub fn set_rate(&mut self, rate_hz: u32) {
         if self.converter.from_hz() != rate_hz {
-            self.rebuild(rate_hz, now);
+            self.convert_from(rate_hz);
         }
     }
 
@@ -94,27 +85,24 @@ impl AudioSender {
         if self.codec != codec {
             self.codec = codec;
             self.handle_pause();
-            self.rebuild(self.converter.from_hz(), now);
+            self.pacer.handle_interruption(now);
+            self.encoder = None;
+            self.convert_from(self.converter.from_hz());
         }
     }
 
-    /// Recreates converter, pacer and encoder for this rate of the bot's PCM; timestamps and
-    /// counters continue.
-    fn rebuild(&mut self, rate_hz: u32, now: Instant) {
+    /// Replaces the converter, and the encoder if its rate changes.
+    fn convert_from(&mut self, rate_hz: u32) {
         let codec_hz = self.codec.encoder_rate_hz(rate_hz);
         self.converter = RateConverter::new(rate_hz, codec_hz);
-        self.stats_base = self.counters();
-        self.pacer = Pacer::new(codec_hz);
-        self.encoder = None;
-        self.tick_base = self.ticks;
-        if self.started {
-            self.pacer.start(now);
+        if self.pacer.rate_hz() != codec_hz {
+            self.pacer.set_rate(codec_hz);
+            self.encoder = None;
         }
     }
 
     /// Starts the stream once the caller is connected: a packet leaves every 20 ms.
     pub fn start(&mut self, now: Instant) {
-        self.started = true;
         self.pacer.start(now);
     }
 
@@ -162,8 +150,6 @@ impl AudioSender {
                 pacer::PacerOutput::Frame(frame) => break frame,
             }
         };
-        let ticks = self.tick_base + frame.rtp_ticks;
-        self.ticks = ticks + pacer::PTIME_TICKS;
         if self.encoder.is_none() {
             let rate_hz = self.codec.encoder_rate_hz(self.converter.from_hz());
             self.encoder = SpeechEncoder::new(self.codec, rate_hz, self.voice, self.device)
@@ -173,7 +159,7 @@ impl AudioSender {
         match self.encoder.as_mut()?.encode(frame.pcm, frame.is_silent) {
             Ok(payload) => Some(EncodedPacket {
                 payload,
-                ticks: ticks / u64::from(RTP_CLOCK_HZ / self.codec.clock_hz()),
+                ticks: frame.rtp_ticks / u64::from(RTP_CLOCK_HZ / self.codec.clock_hz()),
                 pcm: self.pacer.last_frame(),
             }),
             Err(error) => {
@@ -192,12 +178,7 @@ impl AudioSender {
 
     /// Returns the counters since the session began.
     pub fn counters(&self) -> pacer::PacerStats {
-        let (before, now) = (self.stats_base, self.pacer.counters());
-        pacer::PacerStats {
-            frames: before.frames + now.frames,
-            silent: before.silent + now.silent,
-            skipped: before.skipped + now.skipped,
-        }
+        *self.pacer.counters()
     }
 
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -560,7 +560,7 @@ impl Session for RoomSession {
     /// The first call joins the room.
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant) {
         self.receiver.configure(in_rate_hz, mixed, now);
-        self.audio_sender.set_rate(out_rate_hz, now);
+        self.audio_sender.set_rate(out_rate_hz);
         if self.phase == RoomPhase::Waiting {
             self.join(now);
         }

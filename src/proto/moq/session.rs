@@ -323,9 +323,9 @@ impl Session for MoqSession {
         format!("{}, {mode}, {}", Transport::Moq.name(), Codec::Opus)
     }
 
-    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, now: Instant) {
+    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
         self.audio_receiver.set_rate(in_rate_hz);
-        self.audio_sender.set_rate(out_rate_hz, now);
+        self.audio_sender.set_rate(out_rate_hz);
     }
 
     fn bot_audio_capacity(&self) -> Option<usize> {

@@ -425,9 +425,9 @@ impl Session for WebRtcSession {
         format!("{}{device}, {}", Transport::WebRtc.name(), self.codec())
     }
 
-    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, now: Instant) {
+    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
         self.audio_receiver.set_rate(in_rate_hz);
-        self.audio_sender.set_rate(out_rate_hz, now);
+        self.audio_sender.set_rate(out_rate_hz);
     }
 
     fn bot_audio_capacity(&self) -> Option<usize> {

@@ -30,7 +30,7 @@ fn encodes_any_bot_rate() {
     {
         let start = Instant::now();
         let mut speaker = AudioSender::new(codec, false, EncoderSettings::default());
-        speaker.set_rate(rate_hz, start);
+        speaker.set_rate(rate_hz);
         speaker.start(start);
         let tone = |n: u32| (std::f64::consts::TAU * 440.0 * f64::from(n) / f64::from(rate_hz)).sin() * 8_000.0;
         let pcm: Vec<i16> = (0..rate_hz).map(|n| tone(n) as i16).collect();
@@ -72,7 +72,7 @@ fn a_new_rate_keeps_the_clock() {
     speaker.start(start);
     let until = start + Duration::from_millis(95);
     let mut packets = run(&mut speaker, &mut &[][..], start, until);
-    speaker.set_rate(24_000, until);
+    speaker.set_rate(24_000);
     packets.extend(run(
         &mut speaker,
         &mut &[][..],
@@ -87,12 +87,66 @@ fn a_new_rate_keeps_the_clock() {
     assert!(packets.len() >= 10);
 }
 
+/// A bot that changes its rate in mid-speech is heard to the end, which is reported.
+#[test]
+fn a_new_rate_keeps_the_queued_speech() {
+    // The codec keeps its rate of 24 kHz, and then gets another one.
+    for (codec, from_hz, to_hz) in [
+        (Codec::Opus, 22_050, 24_000),
+        (Codec::Opus, 24_000, 16_000),
+        (Codec::Opus, 16_000, 48_000),
+        (Codec::G711(Law::Mu), 16_000, 24_000),
+    ] {
+        let start = Instant::now();
+        let mut speaker = AudioSender::new(codec, false, EncoderSettings::default());
+        speaker.set_rate(from_hz);
+        speaker.start(start);
+        let samples = from_hz as usize * 3 / 10;
+        let pcm: Vec<i16> = (0..samples).map(|n| if n % 40 < 20 { 9_000 } else { -9_000 }).collect();
+        let mut rest = &pcm[..];
+        let mut now = start;
+        let mut packets = Vec::new();
+        while !rest.is_empty() {
+            packets.extend(run(&mut speaker, &mut rest, now, now + Duration::from_millis(1)));
+            now = speaker.poll_timeout().unwrap();
+        }
+        assert!(!speaker.is_silent(), "{from_hz} Hz: speech waits");
+        speaker.set_rate(to_hz);
+        assert_eq!(speaker.poll_speech_event(), Some(SpeechEvent::Started));
+        packets.extend(run(&mut speaker, &mut &[][..], now, now + Duration::from_secs(1)));
+        let turns = [speaker.poll_speech_event(), speaker.poll_speech_event()];
+        assert_eq!(turns, [Some(SpeechEvent::Stopped), None], "{from_hz} Hz");
+        assert!(speaker.is_finished());
+        let step = pacer::PTIME_TICKS * u64::from(codec.clock_hz()) / u64::from(RTP_CLOCK_HZ);
+        // The clock jumps by whole packets, once the speech has ended.
+        let ticks = packets.windows(2).map(|pair| pair[1].1 - pair[0].1);
+        assert!(ticks.clone().take(14).all(|ticks| ticks == step), "{from_hz} Hz");
+        assert!(
+            ticks.clone().all(|ticks| ticks > 0 && ticks % step == 0),
+            "{from_hz} Hz"
+        );
+        let mut decoder = AudioDecoder::new(codec, 16_000).unwrap();
+        let decoded: Vec<i16> = packets
+            .iter()
+            .flat_map(|(packet, _)| decoder.decode(packet).unwrap().to_vec())
+            .collect();
+        let is_loud = |sample: &i16| sample.unsigned_abs() > 3_000;
+        let first = decoded.iter().position(is_loud).unwrap();
+        let last = decoded.iter().rposition(is_loud).unwrap();
+        let spoken = last - first;
+        assert!(
+            spoken.abs_diff(4_800) < 200,
+            "{codec} {from_hz} Hz: 300 ms lasted {spoken} samples of 4,800"
+        );
+    }
+}
+
 /// A client that reconnects with another codec receives that codec, at the elapsed time.
 #[test]
 fn a_new_codec_keeps_the_clock_and_ends_the_speech() {
     let start = Instant::now();
     let mut speaker = AudioSender::new(Codec::Opus, false, EncoderSettings::default());
-    speaker.set_rate(24_000, start);
+    speaker.set_rate(24_000);
     speaker.start(start);
     let pcm = vec![5_000; 24_000];
     let until = start + Duration::from_millis(95);
@@ -117,7 +171,7 @@ fn an_interruption_drops_all_queued_speech() {
     for rate_hz in [16_000, 44_100] {
         let start = Instant::now();
         let mut speaker = AudioSender::new(Codec::Opus, false, EncoderSettings::default());
-        speaker.set_rate(rate_hz, start);
+        speaker.set_rate(rate_hz);
         speaker.start(start);
         let pcm: Vec<i16> = (0..rate_hz).map(|n| if n % 40 < 20 { 9_000 } else { -9_000 }).collect();
         let until = start + Duration::from_millis(300);
@@ -148,7 +202,7 @@ fn a_device_receives_nothing_above_its_band() {
     };
     for device in [false, true] {
         let mut speaker = AudioSender::new(Codec::Opus, device, settings);
-        speaker.set_rate(24_000, start);
+        speaker.set_rate(24_000);
         speaker.start(start);
         let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(900));
         // Configurations 12 and up are hybrid and CELT (RFC 6716 table 2).
@@ -167,7 +221,7 @@ fn the_encoder_uses_the_configured_complexity() {
             ..EncoderSettings::default()
         };
         let mut speaker = AudioSender::new(Codec::Opus, false, voice);
-        speaker.set_rate(rate_hz, start);
+        speaker.set_rate(rate_hz);
         speaker.start(start);
         let pcm: Vec<i16> = (0..rate_hz as i32)
             .map(|n| ((n * n % 20_011) - 10_000) as i16)
