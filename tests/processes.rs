@@ -210,6 +210,26 @@ fn a_program_asks_the_provider_of_its_call() {
     }
 }
 
+/// A program that closes its media behind a transfer, without its answer, has transferred the call.
+#[test]
+fn a_transfer_goes_on_when_its_program_closes() {
+    let api = Rest::start(&[(200, "{}")]);
+    let url = api.url();
+    let runner = TestRunner::start_with(
+        &["--", "/bin/sh", "-c", SLEEPING_COMMAND],
+        &[("TELCO_B_API_KEY", "b-secret"), ("TELCO_B_API_URL", &url)],
+    );
+    let mut caller = Caller::dial(runner.addr, Provider::Telnyx);
+    let program = of_call(&runner, Provider::Telnyx).connect_media();
+    program.tell(&json!({"type": "transfer", "to": "+15550001111"}));
+    program.socket.close(1000);
+    caller.hear_until("the end of the stream", |caller| caller.gone);
+    runner.wait_for_sessions(0);
+    let targets: Vec<String> = api.asked().into_iter().map(|request| request.target).collect();
+    assert_eq!(targets, ["/v2/calls/v3:abcDEF123-_/actions/transfer"]);
+    assert_eq!(http::last_call(runner.addr, &[])["transferred_to"], "+15550001111");
+}
+
 /// A transfer that does not wait for the speech before it drops that speech.
 #[test]
 fn a_transfer_can_cut_the_speech_before_it() {

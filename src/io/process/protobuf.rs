@@ -333,7 +333,8 @@ pub async fn run(
     // Once the program has ended: the end of a pause without messages, while they are read.
     let mut pause = pin!(sleep(PROCESS_REST));
     let end = loop {
-        if connection.is_closed() && speech.ahead().is_done() {
+        // A transfer goes on, or the call would be hung up in place of it.
+        if connection.is_closed() && speech.ahead().is_done() && requests.is_free() {
             break MediaEnd::HungUp;
         }
         // What follows a prompt on the socket follows it in the queue.
