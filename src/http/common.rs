@@ -79,6 +79,11 @@ impl PeerInfo {
         self.address.ip()
     }
 
+    /// Returns the address of the client; `None` if a proxy that is not trusted hides it.
+    pub fn client_address(self) -> Option<IpAddr> {
+        (!self.is_forwarded || self.source != self.address.ip()).then_some(self.source)
+    }
+
     /// Returns the requester for admission control.
     pub fn requester(self) -> Requester {
         Requester {

@@ -207,7 +207,7 @@ impl WebRtcIo {
                 session.handle_leave(now);
                 Ok(ResourceResponse::NoContent)
             }
-            ResourceRequest::Patch { if_match, body } => match resource.patch(if_match.as_deref(), &body)? {
+            ResourceRequest::Patch { if_match, body, source } => match resource.patch(if_match.as_deref(), &body)? {
                 ResourcePatch::Trickle(candidates) => {
                     for line in &candidates {
                         session.add_remote_candidate(line);
@@ -218,7 +218,7 @@ impl WebRtcIo {
                     let answer = session.renegotiate(&restart.offer).map_err(refusal)?;
                     log::info!("ICE restarted by the client");
                     let used = self.used.map(|used| (used.local, used.peer));
-                    Ok(resource.handle_restart(restart, &answer, used))
+                    Ok(resource.handle_restart(restart, &answer, used, source))
                 }
             },
         }

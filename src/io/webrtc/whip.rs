@@ -52,7 +52,7 @@ pub async fn serve(
             let resource_request = match verb {
                 ResourceMethod::Get => ResourceRequest::Get,
                 ResourceMethod::Delete => ResourceRequest::Delete,
-                ResourceMethod::Patch => patch(app, headers, body).await?,
+                ResourceMethod::Patch => patch(app, headers, body, peer).await?,
             };
             let changes = verb == ResourceMethod::Patch;
             let done = app
@@ -185,7 +185,12 @@ async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
     Ok(reply)
 }
 
-async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<ResourceRequest, HttpError> {
+async fn patch(
+    app: &RunnerApp,
+    headers: &HeaderMap,
+    body: Incoming,
+    peer: PeerInfo,
+) -> Result<ResourceRequest, HttpError> {
     const TYPES: &str = "application/trickle-ice-sdpfrag";
     let kind = whip::media_type(content_type(headers));
     if ![whip::FRAGMENT, whip::SDP]
@@ -204,6 +209,7 @@ async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<R
     Ok(ResourceRequest::Patch {
         if_match: (!tags.is_empty()).then(|| tags.join(&b',')),
         body: body.into(),
+        source: peer.client_address(),
     })
 }
 

@@ -20,6 +20,7 @@ pub mod path;
 pub mod resource;
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde_json::Value;
 
@@ -47,6 +48,8 @@ pub enum ResourceRequest {
     Patch {
         if_match: Option<Vec<u8>>,
         body: Vec<u8>,
+        /// The address of the client, unless a proxy hides it.
+        source: Option<IpAddr>,
     },
     Delete,
 }

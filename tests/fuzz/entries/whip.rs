@@ -71,7 +71,8 @@ pub fn fragment(bytes: &[u8]) {
     assert_eq!(credentials(&restart.offer), read.credentials);
     let prepared = prepare_offer(&restart.offer).expect("the offer and its credentials are valid");
     assert!(prepared.candidates.iter().all(|line| read.candidates.contains(line)));
-    let ResourceResponse::Restarted { fragment, etag } = resource.handle_restart(restart, &answer("second"), None)
+    let ResourceResponse::Restarted { fragment, etag } =
+        resource.handle_restart(restart, &answer("second"), None, None)
     else {
         panic!("a restart says how to go on");
     };

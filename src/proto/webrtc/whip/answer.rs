@@ -50,8 +50,15 @@ fn quoted(text: &str) -> String {
 }
 
 /// Returns the fragment for an ICE restart: the credentials, and the candidate that the caller is
-/// most likely to reach. `path` holds the local and remote address in use, if known.
-pub fn fragment(answer: &str, path: Option<(SocketAddr, SocketAddr)>) -> String {
+/// most likely to reach. `used` holds the local and remote address in use, if known, and `source`
+/// the address from which the caller requests the restart, which is in its current network.
+pub fn fragment(answer: &str, used: Option<(SocketAddr, SocketAddr)>, source: Option<IpAddr>) -> String {
+    let path = used.map(|(local, peer)| {
+        // A request over the other family says nothing about this path.
+        let source = source.map(|source| source.to_canonical());
+        let current = source.filter(|source| source.is_ipv4() == local.is_ipv4());
+        (local.ip(), current.unwrap_or(peer.ip()))
+    });
     let mut text = String::new();
     let mut push = |prefix: &str, value: &str| {
         text.push_str(prefix);
@@ -75,8 +82,8 @@ pub fn fragment(answer: &str, path: Option<(SocketAddr, SocketAddr)>) -> String 
     text
 }
 
-/// Ranks a candidate by its distance from the path in use.
-fn candidate_distance(candidate: &str, path: Option<(SocketAddr, SocketAddr)>) -> u8 {
+/// Ranks a candidate by its distance from the path between a local address and a peer.
+fn candidate_distance(candidate: &str, path: Option<(IpAddr, IpAddr)>) -> u8 {
     let Some((local, peer)) = path else {
         return 0;
     };
@@ -86,12 +93,16 @@ fn candidate_distance(candidate: &str, path: Option<(SocketAddr, SocketAddr)>) -
         .iter()
         .position(|word| *word == "raddr")
         .and_then(|at| address(at + 1));
-    let (is_local, is_base) = (address(4) == Some(local.ip()), base == Some(local.ip()));
+    let own = address(4).filter(|own| own.is_ipv4() == local.is_ipv4());
+    let is_local = own == Some(local);
+    // The public address of the operator is a host candidate without a base.
+    let is_host = words.windows(2).any(|pair| pair == ["typ", "host"]);
+    let is_named = is_host && !is_public(local) && own.is_some_and(|own| AddressScope::of(own) == AddressScope::Public);
     // A caller on the Internet reaches a private address through its public counterpart.
-    match (is_local, is_base, is_public(peer.ip())) {
+    match (is_local, base == Some(local) || is_named, is_public(peer)) {
         (_, true, true) | (true, _, false) => 0,
         (true, _, true) | (_, true, false) => 1,
-        _ if address(4).is_some_and(|address| address.is_ipv4() == local.is_ipv4()) => 2,
+        _ if own.is_some() => 2,
         _ => 3,
     }
 }
@@ -165,28 +176,63 @@ mod tests {
         );
     }
 
+    const ANSWER: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\na=mid:a\r\n\
+                          a=candidate:1 1 tcp 100 192.168.1.9 9 typ host tcptype passive\r\n\
+                          a=candidate:2 1 udp 99 2001:db8::9 7860 typ host\r\n\
+                          a=candidate:3 1 udp 98 192.168.1.9 7860 typ host\r\n";
+    /// The public address by STUN, and by the operator.
+    const REFLEXIVE: &str = "a=candidate:4 1 udp 97 198.51.100.7 7860 typ srflx raddr 192.168.1.9 rport 7860\r\n";
+    const NAMED: &str = "a=candidate:5 1 udp 100 198.51.100.8 7860 typ host\r\n";
+
+    /// Asserts which candidate a restart offers to a peer, given the source of its request.
+    fn assert_offered(answer: &str, peer: [u8; 4], source: Option<IpAddr>, wanted: u8) {
+        let used = [([192, 168, 1, 9], 7860), (peer, 5000)].map(SocketAddr::from);
+        let text = fragment(answer, Some((used[0], used[1])), source);
+        let found: Vec<&str> = text.lines().filter(|line| line.starts_with("a=candidate:")).collect();
+        let start = format!("a=candidate:{wanted} ");
+        assert!(found.len() == 1 && found[0].starts_with(&start), "{wanted}: {text}");
+    }
+
+    const IN_LAN: [u8; 4] = [192, 168, 1, 20];
+    const ON_INTERNET: [u8; 4] = [203, 0, 113, 5];
+
     /// Behind a NAT, a caller on the same network gets the private candidate, one on the Internet
     /// the public one.
     #[test]
     fn a_restart_offers_the_candidate_in_use() {
-        let answer = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\na=mid:a\r\n\
-                      a=candidate:1 1 tcp 100 192.168.1.9 9 typ host tcptype passive\r\n\
-                      a=candidate:2 1 udp 99 2001:db8::9 7860 typ host\r\n\
-                      a=candidate:3 1 udp 98 192.168.1.9 7860 typ host\r\n\
-                      a=candidate:4 1 udp 97 198.51.100.7 7860 typ srflx raddr 192.168.1.9 rport 7860\r\n";
-        let local = SocketAddr::from(([192, 168, 1, 9], 7860));
-        for (peer, wanted) in [
-            ([192, 168, 1, 20], "a=candidate:3 "),
-            ([203, 0, 113, 5], "a=candidate:4 "),
-        ] {
-            let text = fragment(answer, Some((local, SocketAddr::from((peer, 5000)))));
-            let found: Vec<&str> = text.lines().filter(|line| line.starts_with("a=candidate:")).collect();
-            assert!(found.len() == 1 && found[0].starts_with(wanted), "{text}");
+        for (public, number) in [(REFLEXIVE, 4), (NAMED, 5)] {
+            let answer = format!("{ANSWER}{public}");
+            assert_offered(&answer, IN_LAN, None, 3);
+            assert_offered(&answer, ON_INTERNET, None, number);
+            let first = format!("{public}{ANSWER}");
+            assert_offered(&first, IN_LAN, None, 3);
         }
-        let text = fragment(answer, None);
+        let text = fragment(ANSWER, None, None);
         assert!(text.starts_with(
             "a=ice-ufrag:u\r\na=ice-pwd:p\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:a\r\na=candidate:2 "
         ));
+    }
+
+    /// A public address of the machine itself is reached as it is, whatever others it has.
+    #[test]
+    fn a_restart_keeps_a_public_address() {
+        let answer = format!("{NAMED}a=candidate:6 1 udp 90 198.51.100.9 7860 typ host\r\n");
+        let used = [([198, 51, 100, 9], 7860), (ON_INTERNET, 5000)].map(SocketAddr::from);
+        let text = fragment(&answer, Some((used[0], used[1])), None);
+        assert!(text.contains("a=candidate:6 "), "{text}");
+    }
+
+    /// A caller restarts ICE after a change of its network: the request comes from the new one.
+    #[test]
+    fn a_restart_offers_the_candidate_for_the_new_network() {
+        let answer = format!("{ANSWER}{REFLEXIVE}");
+        assert_offered(&answer, IN_LAN, Some(ON_INTERNET.into()), 4);
+        assert_offered(&answer, ON_INTERNET, Some(IN_LAN.into()), 3);
+        let mapped: IpAddr = "::ffff:203.0.113.5".parse().expect("an address");
+        assert_offered(&answer, IN_LAN, Some(mapped), 4);
+        // The request came over IPv6, and the path is one of IPv4.
+        let other: IpAddr = "2001:db8::20".parse().expect("an address");
+        assert_offered(&answer, IN_LAN, Some(other), 3);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! Rejected: the entity tag of another ICE session. A missing tag is accepted, since browsers and
 //! devices omit it. Sources: RFC 9725 section 4.3, RFC 9110 section 13.1.1.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::fragment::{self, RemoteCredentials, SdpFragment};
 use super::{ResourceResponse, WhipError, answer};
@@ -74,17 +74,19 @@ impl WhipResource {
         }
     }
 
-    /// Handles an answered restart. `used` holds the local and remote address in use.
+    /// Handles an answered restart. `used` holds the local and remote address in use, and `source`
+    /// the address from which the restart was requested.
     pub fn handle_restart(
         &mut self,
         restart: IceRestart,
         answer: &str,
         used: Option<(SocketAddr, SocketAddr)>,
+        source: Option<IpAddr>,
     ) -> ResourceResponse {
         self.previous = self.credentials.replace(restart.credentials);
         self.local_ufrag = answer::ufrag(answer).to_owned();
         ResourceResponse::Restarted {
-            fragment: answer::fragment(answer, used),
+            fragment: answer::fragment(answer, used, source),
             etag: self.etag(),
         }
     }
@@ -176,7 +178,7 @@ mod tests {
         let Ok(ResourcePatch::Restart(restart)) = resource.patch(Some(b"*"), NEW) else {
             panic!("a restart");
         };
-        resource.handle_restart(restart, &answer("second"), None);
+        resource.handle_restart(restart, &answer("second"), None, None);
         assert_eq!(resource.etag(), "\"second\"");
         assert_eq!(resource.patch(Some(b"\"first\""), NEW), Err(WhipError::StaleEtag));
         assert_eq!(trickled(resource.patch(Some(b"\"second\""), NEW)), 1);
@@ -207,7 +209,7 @@ mod tests {
         let Ok(ResourcePatch::Restart(restart)) = resource.patch(None, NEW) else {
             panic!("a restart");
         };
-        let done = resource.handle_restart(restart, &answer("second"), Some((used[0], used[1])));
+        let done = resource.handle_restart(restart, &answer("second"), Some((used[0], used[1])), None);
         assert_eq!(
             done,
             ResourceResponse::Restarted {
