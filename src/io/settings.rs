@@ -184,6 +184,7 @@ impl SettingsPage {
             "file": self.store.path().display().to_string(),
             "rejected": self.store.rejection(),
             "sessions": sessions,
+            "drain_s": config.drain.as_secs(),
             "assistants": Feature::Assistants.in_this_build(),
             "local": config.local.as_ref().is_some_and(|local| !local.types),
             "fields": describe(fields),

@@ -2,7 +2,7 @@
 // is. Secrets are written and never read: the runner only says that one is set. What the file of settings does not decide is locked.
 
 import { isExposed, keepKey, request } from './api.js';
-import { copy, make } from './dom.js';
+import { copy, duration, make } from './dom.js';
 import { botFields, field } from './form-bot.js';
 import { check, clear, soundTest } from './form-checks.js';
 import { keyForm } from './keyform.js';
@@ -10,6 +10,8 @@ import { keyWanted } from './words.js';
 
 /** A restart ends calls first, which may take as long as `--drain` says. */
 const ASK_AGAIN_MS = 1000;
+/** What a restart takes after that, on a slow board. */
+const RESTART_MS = 60000;
 const LOCAL = [
 	['local-start', 'When its session begins: `always`, `speech`, `key` or `wake`'],
 	['local-wake', 'Service of wake words', 'tcp://127.0.0.1:10400'],
@@ -52,7 +54,7 @@ export function settingsView(view) {
 	view.append(make('p', '', Object.assign(make('a', '', 'Back to the bot'), { href: '#' })), problem, form);
 	/** The fields by their names: what the runner said, the field, and the box that removes a secret. */
 	let fields = new Map();
-	let run, renew;
+	let run, renew, patienceMs;
 
 	function tell(kind, title, why, ...parts) {
 		problem.className = `problem ${kind}`;
@@ -133,6 +135,7 @@ export function settingsView(view) {
 		try {
 			const settings = await request('GET', 'settings');
 			run = settings.run;
+			patienceMs = (settings.drain_s ?? 0) * 1000 + RESTART_MS;
 			problem.hidden = true;
 			show(settings);
 			if (settings.rejected) tell('', 'The last change was taken back', `The runner did not start with it: ${settings.rejected}`);
@@ -146,13 +149,15 @@ export function settingsView(view) {
 		}
 	}
 
-	/** Waits for another run of the runner. */
+	/** Waits for another run of the runner. Returns whether there is one in time. */
 	async function restarted() {
-		for (;;) {
+		const until = performance.now() + patienceMs;
+		while (performance.now() < until) {
 			await new Promise((done) => { setTimeout(done, ASK_AGAIN_MS); });
 			const now = await request('GET', 'settings', null, null, 5000).catch(() => null);
-			if (now && now.run !== run) return;
+			if (now && now.run !== run) return true;
 		}
+		return false;
 	}
 
 	/** What is wrong is said at its field. */
@@ -178,7 +183,11 @@ export function settingsView(view) {
 		if (taken.key) keepKey(taken.key);
 		if (taken.restarts) {
 			said.textContent = 'Saved. The runner restarts…';
-			await restarted();
+			if (!await restarted()) {
+				said.className = 'said wrong';
+				said.textContent = `Saved, but the runner has not come back for ${duration(patienceMs / 1000)}. Is it still running? Its log says why.`;
+				return;
+			}
 		}
 		const settings = await load();
 		said.textContent = settings?.rejected ? '' : 'Saved, and applied.';

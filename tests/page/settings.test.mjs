@@ -107,6 +107,28 @@ test('the page waits for the restart, and says when the change was taken back', 
 	assert.equal(own.said(), '');
 });
 
+test('the page waits for the restart no longer than it may take', async () => {
+	for (const [drain, more] of [[undefined, {}], [30, { drain_s: 30 }]]) {
+		const own = await open([200, { ...SETTINGS, ...more }], [200, { key: null, waiting: ['bot'], restarts: true }]);
+		own.answers.change = [200, { key: null, waiting: ['bot'], restarts: true }];
+		await own.save();
+		own.answers.settings = new TypeError('refused');
+		for (let second = 1; second < (drain ?? 0) + 60; second += 1) {
+			clock.pass(1000);
+			await settle();
+			assert.match(own.said(), /restarts/, `after ${second} s`);
+		}
+		clock.pass(1000);
+		await settle();
+		assert.match(own.said(), drain ? /not come back for 1 min 30 s/ : /not come back for 1 min 0 s/);
+		// The page can be used, and finds a runner that is back.
+		own.answers.settings = [200, { ...SETTINGS, run: 'b' }];
+		own.answers.change = [200, { key: null, waiting: [], restarts: false }];
+		await own.save();
+		assert.match(own.said(), /applied/);
+	}
+});
+
 test('the new key is shown once, and used from then on', async () => {
 	const own = await open(undefined, [200, { key: 'the-new-key', waiting: [], restarts: false }]);
 	keepKey('the-old-key');
