@@ -268,10 +268,6 @@ impl WebRtc {
         if inner.sessions.is_closed() {
             return Err(SessionRefusal::Stopping);
         }
-        let permit = self.permit_for_offer(&offer, requester).await?;
-        if inner.sessions.is_closed() {
-            return Err(SessionRefusal::Stopping);
-        }
         let now = tasks::now();
         seed_thread();
         let (mut session, sdp) = inner

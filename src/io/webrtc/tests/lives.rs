@@ -120,6 +120,24 @@ async fn a_rejected_offer_takes_no_slot() {
     rig.empty().await;
 }
 
+/// A rejected offer costs no pending session its slot.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_offer_evicts_no_session() {
+    let mut rig = Rig::new(1);
+    let pending = rig.session(json!({})).await.expect("an answer");
+    pass(PENDING_OFFERS_YIELD_AFTER).await;
+    let refused = rig.offer(new("v=0\r\n".into()), json!({})).await;
+    assert!(matches!(refused, Err(SessionRefusal::BadSdp(_))), "{refused:?}");
+    pass(Duration::from_secs(1)).await;
+    assert!(rig.knows(&pending.pc_id).await);
+    // An offer that is answered gets the slot.
+    let newcomer = rig.session(json!({})).await.expect("the pending one gives way");
+    pass(Duration::from_secs(1)).await;
+    assert!(!rig.knows(&pending.pc_id).await && rig.knows(&newcomer.pc_id).await);
+    pass(CONNECT_WITHIN).await;
+    rig.empty().await;
+}
+
 /// A bot that goes on after its caller has left is aborted after its grace period. Its session is
 /// unreachable meanwhile.
 #[tokio::test(start_paused = true)]
