@@ -206,9 +206,8 @@ impl WebRtc {
             .shared
             .connection(&candidates.pc_id)
             .ok_or_else(|| self.shared.unknown(&candidates.pc_id))?;
-        let lines = candidates.candidates.into_iter().map(|each| each.candidate).collect();
         session
-            .send(Box::new(SessionRequest::Candidates(lines)))
+            .send(Box::new(SessionRequest::Candidates(candidates.candidates)))
             .await
             .map_err(|_| SessionRefusal::UnknownConnection)
     }
@@ -275,6 +274,11 @@ impl WebRtc {
                 WebRtcSession::accept(&offer, setup, now)
             })
             .map_err(refusal)?;
+        // An offer that cannot be answered evicts no session.
+        let permit = self.permit_for_offer(&offer, requester).await?;
+        if inner.sessions.is_closed() {
+            return Err(SessionRefusal::Stopping);
+        }
         let start = start()?;
         let pc_id = inner.new_pc_id();
         let mut inbox = inner.sockets.port.open();

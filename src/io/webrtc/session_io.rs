@@ -165,9 +165,9 @@ impl WebRtcIo {
                 }
                 self.answer(restarted, reply, session);
             }
-            SessionRequest::Candidates(lines) => {
-                for line in &lines {
-                    session.add_remote_candidate(line);
+            SessionRequest::Candidates(candidates) => {
+                for candidate in &candidates {
+                    session.add_trickled_candidate(candidate);
                 }
             }
             SessionRequest::Resource(resource_request, reply) => {

@@ -21,7 +21,7 @@ use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::Ticket;
 use crate::proto::webrtc::candidate;
 use crate::proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, NegotiationError};
-use crate::proto::webrtc::offer::AnswerBody;
+use crate::proto::webrtc::offer::{AnswerBody, RemoteCandidate};
 use crate::proto::webrtc::session::{CompetingSession, OfferOrigin};
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
 
@@ -40,7 +40,7 @@ pub enum SessionRequest {
         reached: Option<IpAddr>,
         reply: AnswerSender,
     },
-    Candidates(Vec<String>),
+    Candidates(Vec<RemoteCandidate>),
     /// A request on a WHIP resource.
     Resource(ResourceRequest, oneshot::Sender<Result<ResourceResponse, WhipError>>),
     /// Another session has started, perhaps for the same caller.

@@ -63,6 +63,7 @@ use crate::audio::codec::Codec;
 use crate::webrtc::candidate::{self, RemoteCandidatePolicy};
 use crate::webrtc::crypto;
 use crate::webrtc::ice_diagnosis::IceAttempt;
+use crate::webrtc::offer::RemoteCandidate;
 
 /// One peer connection.
 pub struct PeerConnection {
@@ -177,6 +178,19 @@ impl PeerConnection {
             Err(Some(ignored)) => self.attempt.handle_unusable_candidate(ignored),
             Err(None) => {}
         }
+    }
+
+    /// Adds a candidate that a client found after its offer. Those of other sections than the one
+    /// with the transport of the bundle have ports on which the client soon listens no more.
+    pub fn add_trickled_candidate(&mut self, candidate: &RemoteCandidate) {
+        let section = candidate.sdp_mline_index.map(usize::from);
+        if let (Some(section), Some(transport)) = (section, self.client.transport_section)
+            && section != transport
+        {
+            log::debug!("remote candidate ignored: section {section} is bundled with section {transport}");
+            return;
+        }
+        self.add_remote_candidate(&candidate.candidate);
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {

@@ -35,6 +35,7 @@ use crate::webrtc::connection::{
     self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
 };
 use crate::webrtc::ice_diagnosis::IceAttempt;
+use crate::webrtc::offer::RemoteCandidate;
 use crate::webrtc::outbox::Outbox;
 use crate::webrtc::whip::events::RealtimeEvents;
 
@@ -195,6 +196,11 @@ impl WebRtcSession {
 
     pub fn add_remote_candidate(&mut self, text: &str) {
         self.connection.add_remote_candidate(text);
+    }
+
+    /// Adds a candidate that the client found after its offer.
+    pub fn add_trickled_candidate(&mut self, candidate: &RemoteCandidate) {
+        self.connection.add_trickled_candidate(candidate);
     }
 
     /// Returns the record of the last connection attempt if it failed.

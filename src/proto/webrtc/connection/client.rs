@@ -31,6 +31,8 @@ pub struct ClientNegotiation {
     /// The client's address in its own network, from its offer.
     pub host: Option<IpAddr>,
     pub offers_channel: bool,
+    /// The index of the section with the transport of all others, if the client bundles them.
+    pub transport_section: Option<usize>,
 }
 
 /// A microcontroller's offer, as far as it identifies the device.
@@ -66,7 +68,9 @@ impl PeerConnection {
             true => ConnectionConfig::device(setup, &prepared, spoken),
             false => ConnectionConfig::browser(setup, &prepared, spoken),
         };
-        PeerConnection::answer(&prepared, config, setup, now)
+        let (mut peer, answer) = PeerConnection::answer(&prepared, config, setup, now)?;
+        peer.client.transport_section = transport_section(offer, &answer);
+        Ok((peer, answer))
     }
 
     /// Creates the connection that answers the offer of a call. Returns it with the answer's SDP.
@@ -101,6 +105,7 @@ impl PeerConnection {
             device_address,
             host: candidate::host_address(&prepared.candidates),
             offers_channel: prepared.has_application,
+            transport_section: None,
         };
         peer.add_local_candidates(local_candidates(setup, &local, device));
         if device && prepared.has_application {
@@ -117,7 +122,9 @@ impl PeerConnection {
     /// [`NegotiationError`]; the connection continues unchanged.
     pub fn renegotiate(&mut self, offer: &str) -> Result<String, NegotiationError> {
         let prepared = prepare(offer)?;
-        self.negotiate(&prepared)
+        let answer = self.negotiate(&prepared)?;
+        self.client.transport_section = transport_section(offer, &answer);
+        Ok(answer)
     }
 
     /// Inherits the address counts of a connection that the client replaced.
@@ -187,6 +194,16 @@ impl PeerConnection {
             self.rtc.direct_api().set_local_ice_credentials(ours);
         }
     }
+}
+
+/// Returns the index of the section with the transport of the bundle, RFC 9143 section 7.3: the
+/// first one of the answer's group. `None` if the offer has no bundle.
+fn transport_section(offer: &str, answer: &str) -> Option<usize> {
+    let bundle = |sdp: &str| sdp.lines().position(|line| line.starts_with("a=group:BUNDLE"));
+    bundle(offer)?;
+    let first = answer.lines().nth(bundle(answer)?)?.split_ascii_whitespace().nth(1)?;
+    let mut sections = answer.split("\nm=").skip(1);
+    sections.position(|section| section.lines().any(|line| line.strip_prefix("a=mid:") == Some(first)))
 }
 
 /// Returns the address to put into a device's answer.

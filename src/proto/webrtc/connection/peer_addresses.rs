@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use str0m::Candidate;
 use str0m::crypto::Sha1HmacProvider;
+use str0m::net::Protocol;
 
 use super::checks::{AnsweredCheck, CheckInitiator, PendingChecks};
 use super::consent::Consent;
@@ -30,7 +31,8 @@ pub struct PeerAddresses {
     policy: RemoteCandidatePolicy,
     /// All addresses of this end, offered or not.
     own: Vec<SocketAddr>,
-    candidate_count: usize,
+    /// Addresses of candidates.
+    named: Vec<(Protocol, SocketAddr)>,
     /// Addresses from which the peer has sent checks.
     checked_from: Vec<SocketAddr>,
     /// Addresses that answered a check of this end, in this connection or an earlier one.
@@ -57,7 +59,7 @@ impl PeerAddresses {
         PeerAddresses {
             policy,
             own,
-            candidate_count: 0,
+            named: Vec::new(),
             checked_from: Vec::new(),
             validated: Vec::new(),
             unvalidated_count: 0,
@@ -79,7 +81,7 @@ impl PeerAddresses {
 
     /// Forgets the candidates of the ICE session before a restart.
     pub fn handle_restart(&mut self) {
-        self.candidate_count = 0;
+        self.named.clear();
         self.checked_from.clear();
         self.consent.handle_restart();
         self.moved.handle_restart();
@@ -88,7 +90,8 @@ impl PeerAddresses {
     /// Parses a candidate of the peer for str0m.
     ///
     /// # Errors
-    /// Why the candidate is ignored, or `None` if there are too many or str0m cannot parse it.
+    /// Why the candidate is ignored, or `None` if its address is known, there are too many, or
+    /// str0m cannot parse it.
     pub fn parse_candidate(&mut self, text: &str) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
         self.parse_with(text, candidate::parse_remote)
     }
@@ -106,7 +109,7 @@ impl PeerAddresses {
         text: &str,
         parse: impl Fn(&str, &RemoteCandidatePolicy) -> Result<ParsedCandidate, CandidateError>,
     ) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
-        if self.candidate_count == REMOTE_CANDIDATES_MAX {
+        if self.named.len() == REMOTE_CANDIDATES_MAX {
             log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
             return Err(None);
         }
@@ -121,7 +124,12 @@ impl PeerAddresses {
         })?;
         match Candidate::from_sdp_string(&usable.text) {
             Ok(candidate) => {
-                self.candidate_count += 1;
+                let named = (candidate.proto(), candidate.addr());
+                if self.named.contains(&named) {
+                    log::debug!("remote candidate ignored: its address is known");
+                    return Err(None);
+                }
+                self.named.push(named);
                 Ok((usable, candidate))
             }
             Err(error) => {

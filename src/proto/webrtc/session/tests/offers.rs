@@ -1,5 +1,7 @@
 //! Offers of many kinds, and their answers.
 
+use std::net::SocketAddr;
+
 use crate::webrtc::connection::IceSecret;
 use crate::webrtc::connection::{ConnectionSetup, NegotiationError};
 
@@ -344,6 +346,43 @@ fn malformed_candidates_are_ignored() {
     pair.client.send("hello");
     pair.run(ms(200));
     assert_eq!(pair.texts(), ["hello"]);
+}
+
+/// A browser trickles candidates for every section, before it knows that they are bundled, and may
+/// repeat an address. They leave places for the candidate that connects.
+#[test]
+fn candidates_without_use_take_no_place() {
+    let relay = SocketAddr::from(([198, 51, 100, 200], 5_000));
+    let candidate = |text: String, section: u16| RemoteCandidate {
+        candidate: text,
+        sdp_mid: Some(section.to_string()),
+        sdp_mline_index: Some(section),
+    };
+    let bundled = (0..32).map(|nth: u16| {
+        let text = format!("candidate:{nth} 1 udp 2122194687 198.51.100.{nth} 36127 typ host");
+        candidate(text, 1 + nth % 3)
+    });
+    let repeated = (0..32).map(|nth: u16| {
+        let text = format!("candidate:{nth} 1 udp 2122194687 198.51.100.1 36127 typ host");
+        candidate(text, 0)
+    });
+    for useless in [bundled.collect::<Vec<_>>(), repeated.collect()] {
+        let mut pair = Pair::new();
+        pair.up.cut = true;
+        let text = format!(
+            "candidate:9 1 udp 16777215 {} {} typ relay raddr 0.0.0.0 rport 0",
+            relay.ip(),
+            relay.port()
+        );
+        for each in useless.iter().chain([&candidate(text, 0)]) {
+            pair.act(|session, _| session.add_trickled_candidate(each));
+        }
+        pair.run(secs(5));
+        let has_check = |to: SocketAddr| pair.destinations.iter().any(|(_, named, _)| *named == to);
+        assert!(has_check(relay));
+        let other = SocketAddr::from(([198, 51, 100, 1], 36_127));
+        assert_eq!(has_check(other), useless[0].sdp_mline_index == Some(0));
+    }
 }
 
 /// Each session has its own credentials and random starting values.
