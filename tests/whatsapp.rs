@@ -228,8 +228,16 @@ fn a_program_gets_caller_metadata_and_dtmf() {
     let arguments = started.arguments.clone();
     assert_eq!(
         (&arguments["kind"], &arguments["call_data"]),
-        (&json!("webrtc"), &json!({"via": "messaging"}))
+        (
+            &json!("webrtc"),
+            &json!({"via": "messaging", "from": FROM, "to": "15550002222"})
+        )
     );
+    // The address is that of the provider, and not of the caller.
+    let call = http::last_call(runner.addr, &[]);
+    let facts = ["transport", "provider", "from", "to", "address"].map(|name| &call[name]);
+    let wanted = ["webrtc", "whatsapp", FROM, "15550002222"].map(|text| json!(text));
+    assert_eq!(facts, [&wanted[0], &wanted[1], &wanted[2], &wanted[3], &Value::Null]);
     let mut body = arguments["body"].clone();
     assert!(body["timestamp"].take().is_string());
     let expected = json!({
@@ -389,8 +397,13 @@ fn a_failed_pre_accept_starts_no_bot() {
     // leaves has ended the call.
     let call = http::last_call(runner.addr, &[]);
     assert_eq!(
-        (&call["outcome"], &call["endedBy"], &call["caller"]),
-        (&json!("never_connected"), &json!("caller"), &json!(FROM))
+        (&call["outcome"], &call["endedBy"], &call["caller"], &call["provider"]),
+        (
+            &json!("never_connected"),
+            &json!("caller"),
+            &json!(FROM),
+            &json!("whatsapp")
+        )
     );
     let failed = http::calls_of(runner.addr, "provider_failed");
     assert_eq!(failed.len(), 3, "{failed:?}");

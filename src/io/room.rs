@@ -4,6 +4,8 @@
 //! slot and ends it. Media rooms are joined by the runner itself ([`crate::io::livekit`]). Metrics
 //! are per transport, so a bot without a room has none.
 
+use serde_json::Value;
+
 use crate::bot::Kind;
 use crate::config::Transport;
 use crate::io::admission::SessionPermit;
@@ -18,14 +20,15 @@ use crate::proto::metrics::SessionMetrics;
 use crate::proto::stall::TaskRole;
 
 /// Starts a session in a hosted video room, or without a room, with a permit taken before.
-pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kind: Kind) {
+/// `call_data` has the numbers of a telephone call.
+pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kind: Kind, call_data: Option<Value>) {
     let (id, client, watchdog) = (
         start.session_id.clone(),
         start.log_client.clone(),
         sessions.watchdog().clone(),
     );
     let task = async move {
-        run_bot(&sessions, start, kind).await;
+        run_bot(&sessions, start, kind, call_data.as_ref()).await;
         drop(permit);
     };
     let task = logging::in_session(id.clone(), logging::for_client(client, task));
@@ -33,7 +36,7 @@ pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kin
 }
 
 /// Runs a bot from its start to its end, logs its end, and returns its result.
-pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> BotOutcome {
+pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind, call_data: Option<&Value>) -> BotOutcome {
     let began = tasks::now();
     let transport = kind.transport();
     let name = transport.map_or(kind.name(), Transport::common_name);
@@ -43,7 +46,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     let share = transport.map(|transport| SessionMetrics::begin(sessions.metrics().clone(), transport, began));
     let mut shutdown = sessions.shutdown().clone();
     let id = start.session_id.clone();
-    let mut listed = sessions.list(&start.bot, id, transport, None, None, &start.body);
+    let mut listed = sessions.list(&start.bot, id, transport, call_data, None, &start.body);
     let mut bot = sessions.begin(&start.bot, start.session_id, start.body, kind, listed.sound_notice());
     let (outcome, reason) = tokio::select! {
         outcome = bot.ended() => {

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use edge_runner_http::common::{lock, random};
 use log::Level;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
 pub use self::routes::MODULE;
-use self::webrtc_call::{AnsweredCall, RunningCall};
+use self::webrtc_call::{AnsweredCall, RunningCall, call_data};
 use crate::config::{Messaging, Transport};
 use crate::io::admission::SessionPermit;
 use crate::io::rest;
@@ -116,7 +116,7 @@ fn begin(
         return;
     }
     let from = std::mem::take(&mut connect.from);
-    let call_data = json!({"from": connect.body["from"], "to": connect.body["to"]});
+    let call_data = call_data(&connect.body);
     let attempt = || CallAttempt {
         id: registry::session_id(random()),
         transport: Some(Transport::WebRtc),

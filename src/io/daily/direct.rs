@@ -80,7 +80,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: fn(&str)) -> Result<()
     });
     let slot = live.try_acquire();
     let id = start.session_id.clone();
-    let talk = logging::in_session(id, room::run_bot(&sessions, start, kind));
+    let talk = logging::in_session(id, room::run_bot(&sessions, start, kind, None));
     let mut talk = std::pin::pin!(talk);
     let in_time = tokio::select! {
         outcome = &mut talk => return bot_result(outcome),

@@ -98,12 +98,13 @@ async fn start(
         bot.take_place().map_err(HttpError::Offer)?;
         let start = session_start(app, bot, body, peer);
         let session_id = start.session_id.clone();
-        room::begin(app.sessions.clone(), permit, start, bot::Kind::Base);
+        room::begin(app.sessions.clone(), permit, start, bot::Kind::Base, None);
         return Ok(reply::roomless_reply(&session_id));
     };
-    let (PreparedRoom { room, token, .. }, session_id) = begin(app, RoomPurpose::Client(wanted), (bot, body), peer)
-        .await
-        .map_err(|refused| refused.into(call, no_room))?;
+    let (PreparedRoom { room, token, .. }, session_id) =
+        begin(app, RoomPurpose::Client(wanted), (bot, body), (peer, None))
+            .await
+            .map_err(|refused| refused.into(call, no_room))?;
     Ok(reply::start_reply(app.config.start_names, &room, &token, &session_id))
 }
 
@@ -126,7 +127,7 @@ async fn redirect(app: &RunnerApp, head: &Parts, (peer, call): (PeerInfo, &Reque
         app,
         RoomPurpose::Client(&RoomRequest::default()),
         (bot, json!({})),
-        peer,
+        (peer, None),
     )
     .await
     .map_err(|refused| refused.into(call, no_room))?;
@@ -169,10 +170,11 @@ async fn handle_dialin(
         ..peer
     };
     let call = dialin::parse_call(map).map_err(|invalid| ModuleRefusal::new(StatusCode::BAD_REQUEST, invalid))?;
+    let numbers = json!({"from": call.from, "to": call.to});
     requested.set(CallFacts {
         id: Some(call.record_id()),
         transport: Some(Transport::Videoroom),
-        call_data: json!({"from": call.from, "to": call.to}),
+        call_data: numbers.clone(),
         ..CallFacts::default()
     });
     app.check_open()?;
@@ -192,7 +194,8 @@ async fn handle_dialin(
         return Err(ModuleRefusal::new(StatusCode::CONFLICT, "this call has a bot already").into());
     }
     let body = call.bot_body(config);
-    let begun = begin(app, RoomPurpose::Call { from: &call.from }, (bot, body), peer).await;
+    let purpose = RoomPurpose::Call { from: &call.from };
+    let begun = begin(app, purpose, (bot, body), (peer, Some(numbers))).await;
     let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
         lock(calls).remove(&call.call_id);
         refused.into(requested, no_room_for_call)
@@ -236,12 +239,13 @@ fn no_room_for_call(failure: DailyError) -> HttpError {
     .into()
 }
 
-/// Takes a permit, prepares a room and starts the bot.
+/// Takes a permit, prepares a room and starts the bot. `call_data` has the numbers of a dial-in
+/// call.
 async fn begin(
     app: &RunnerApp,
     purpose: RoomPurpose<'_>,
     (mut bot, body): (SessionBot, Value),
-    peer: PeerInfo,
+    (peer, call_data): (PeerInfo, Option<Value>),
 ) -> Result<(PreparedRoom, SessionId), StartError> {
     let config = &app.config.videoroom;
     if config.key.is_none() {
@@ -267,7 +271,7 @@ async fn begin(
     // The runner may have closed meanwhile. Dropping `prepared` deletes the room.
     app.check_open().map_err(StartError::Refused)?;
     prepared.keep();
-    room::begin(app.sessions.clone(), permit, start, prepared.for_bot());
+    room::begin(app.sessions.clone(), permit, start, prepared.for_bot(), call_data);
     Ok((prepared, session_id))
 }
 

@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -28,6 +28,7 @@ use crate::io::webrtc::progress::{CallEvent, ProgressSender};
 use crate::io::webrtc::session_io::WebRtcIo;
 use crate::io::webrtc::shared::{Registration, RequestSender, SessionRequest, secret};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
+use crate::proto::calls::VIA_WHATSAPP;
 use crate::proto::event::LeaveReason;
 use crate::proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
 use crate::proto::webrtc::connection::{ConnectionSetup, NegotiationError};
@@ -119,6 +120,7 @@ impl WebRtc {
         let id = start.session_id;
         let lease = Box::new((answered.port, start.lease));
         let mut task = SessionTask::new(inner.sessions.clone(), permit, Some(lease));
+        let call_data = call_data(&start.body);
         task.start_bot(
             start.bot,
             id.clone(),
@@ -127,7 +129,7 @@ impl WebRtc {
             AUDIO_IN_FRAMES_MAX,
             |slot| {
                 let arguments = WebRtcArguments::new(connection, slot);
-                bot::Kind::WebRtc(arguments.with_call_data(Some(json!({"via": "messaging"}))))
+                bot::Kind::WebRtc(arguments.with_call_data(Some(call_data)))
             },
         );
         let io = WebRtcIo {
@@ -147,6 +149,11 @@ impl WebRtc {
             requests,
         }
     }
+}
+
+/// Returns what a webhook tells about the call.
+pub fn call_data(body: &Value) -> Value {
+    json!({"via": VIA_WHATSAPP, "from": body["from"], "to": body["to"]})
 }
 
 /// Returns the local addresses with a route to the offer's candidates: at most one per family.

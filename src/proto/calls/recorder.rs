@@ -38,6 +38,8 @@ const STILL_SPEAKING: Duration = Duration::from_millis(100);
 /// Time after which the bot does not answer what the caller said.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
+/// The member `via` of what is known of a call of WhatsApp.
+pub const VIA_WHATSAPP: &str = "messaging";
 /// The direction of a call that the runner dialled.
 const OUTBOUND: &str = "outbound";
 
@@ -76,6 +78,8 @@ pub struct CallEnding<'a> {
 pub struct CallRecorder {
     id: Arc<str>,
     transport: Option<Transport>,
+    /// Of a telephone call.
+    provider: Option<&'static str>,
     bot: Option<Arc<str>>,
     has_texts: bool,
     began: Instant,
@@ -236,6 +240,13 @@ impl CallRecorder {
             trace: beginning.trace,
             id: beginning.id,
             transport: beginning.transport,
+            provider: match of_call("via").is_some_and(|via| via == VIA_WHATSAPP) {
+                true => Some("whatsapp"),
+                false => beginning
+                    .transport
+                    .filter(|transport| transport.is_telephony())
+                    .map(Transport::common_name),
+            },
             bot: beginning.bot,
             has_texts,
             began: beginning.now,
@@ -503,7 +514,7 @@ impl CallRecorder {
             "id": &*self.id,
             "bot": self.bot.as_deref(),
             "transport": self.transport.map(Transport::name),
-            "provider": self.transport.filter(|transport| transport.is_telephony()).map(Transport::common_name),
+            "provider": self.provider,
             "caller": self.caller,
             "callee": self.callee,
             "address": self.address(),
