@@ -1114,7 +1114,7 @@ fn requires_signed_calls_when_a_key_is_set() {
     assert_eq!((provider.asked().len(), runner.sessions()), (2, 1));
     // The record has the numbers, though the bot joins the room itself.
     let call = http::last_call(runner.addr, &[]);
-    let facts = ["state", "transport", "from", "to"].map(|name| &call[name]);
+    let facts = ["state", "transport", "caller", "callee"].map(|name| &call[name]);
     assert_eq!(
         facts,
         ["live", "videoroom", FROM, TO].map(|text| json!(text)).each_ref()

@@ -235,7 +235,7 @@ fn a_program_gets_caller_metadata_and_dtmf() {
     );
     // The address is that of the provider, and not of the caller.
     let call = http::last_call(runner.addr, &[]);
-    let facts = ["transport", "provider", "from", "to", "address"].map(|name| &call[name]);
+    let facts = ["transport", "provider", "caller", "callee", "address"].map(|name| &call[name]);
     let wanted = ["webrtc", "whatsapp", FROM, "15550002222"].map(|text| json!(text));
     assert_eq!(facts, [&wanted[0], &wanted[1], &wanted[2], &wanted[3], &Value::Null]);
     let mut body = arguments["body"].clone();
