@@ -230,7 +230,7 @@ fn a_program_gets_caller_metadata_and_dtmf() {
         (&arguments["kind"], &arguments["call_data"]),
         (
             &json!("webrtc"),
-            &json!({"via": "messaging", "from": FROM, "to": "15550002222"})
+            &json!({"via": "messaging", "provider": "whatsapp", "from": FROM, "to": "15550002222"})
         )
     );
     // The address is that of the provider, and not of the caller.

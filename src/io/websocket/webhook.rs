@@ -84,7 +84,7 @@ pub async fn webhook(
     if dial::handle_report(app, query, &body) || dial::handle_end(app, query, &body) {
         return Ok(Reply::default());
     }
-    // The end of a call is reported to the URL that its answer came from, unless another one is set.
+    // The end of a call is reported to the URL of its answer, unless another one is set.
     if webhook::reports_end(&body) {
         return Ok(Reply::default());
     }

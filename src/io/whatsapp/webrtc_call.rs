@@ -28,7 +28,6 @@ use crate::io::webrtc::progress::{CallEvent, ProgressSender};
 use crate::io::webrtc::session_io::WebRtcIo;
 use crate::io::webrtc::shared::{Registration, RequestSender, SessionRequest, secret};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
-use crate::proto::calls::VIA_WHATSAPP;
 use crate::proto::event::LeaveReason;
 use crate::proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
 use crate::proto::webrtc::connection::{ConnectionSetup, NegotiationError};
@@ -153,7 +152,7 @@ impl WebRtc {
 
 /// Returns what a webhook tells about the call.
 pub fn call_data(body: &Value) -> Value {
-    json!({"via": VIA_WHATSAPP, "from": body["from"], "to": body["to"]})
+    json!({"via": "messaging", "provider": "whatsapp", "from": body["from"], "to": body["to"]})
 }
 
 /// Returns the local addresses with a route to the offer's candidates: at most one per family.

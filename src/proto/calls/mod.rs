@@ -32,5 +32,5 @@ pub use listener_sound::ListenerSound;
 pub use log::{CallLog, CallQuery, CallQueryError};
 pub use outcome::CallOutcome;
 pub use post::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};
-pub use recorder::{CallBeginning, CallEnding, CallRecorder, VIA_WHATSAPP};
+pub use recorder::{CallBeginning, CallEnding, CallRecorder};
 pub use update::CallUpdate;

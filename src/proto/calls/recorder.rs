@@ -38,8 +38,6 @@ const STILL_SPEAKING: Duration = Duration::from_millis(100);
 /// Time after which the bot does not answer what the caller said.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// The member `via` of what is known of a call of WhatsApp.
-pub const VIA_WHATSAPP: &str = "messaging";
 /// The direction of a call that the runner dialled.
 const OUTBOUND: &str = "outbound";
 
@@ -79,7 +77,7 @@ pub struct CallRecorder {
     id: Arc<str>,
     transport: Option<Transport>,
     /// Of a telephone call.
-    provider: Option<&'static str>,
+    provider: Option<String>,
     bot: Option<Arc<str>>,
     has_texts: bool,
     began: Instant,
@@ -240,13 +238,10 @@ impl CallRecorder {
             trace: beginning.trace,
             id: beginning.id,
             transport: beginning.transport,
-            provider: match of_call("via").is_some_and(|via| via == VIA_WHATSAPP) {
-                true => Some("whatsapp"),
-                false => beginning
-                    .transport
-                    .filter(|transport| transport.is_telephony())
-                    .map(Transport::common_name),
-            },
+            provider: of_call("provider").or_else(|| {
+                let telephony = beginning.transport.filter(|transport| transport.is_telephony())?;
+                Some(telephony.common_name().to_owned())
+            }),
             bot: beginning.bot,
             has_texts,
             began: beginning.now,
@@ -439,6 +434,7 @@ impl CallRecorder {
     /// Returns the bytes of memory that the record holds, beside those of the structure.
     pub(super) fn bytes(&self) -> usize {
         let facts = [
+            &self.provider,
             &self.caller,
             &self.callee,
             &self.answered_by,
