@@ -145,6 +145,11 @@ impl Sessions {
         self.0.live.count()
     }
 
+    /// Returns whether every session is taken.
+    pub fn is_full(&self) -> bool {
+        self.count() >= self.0.live.max()
+    }
+
     /// Waits for the next session that ends, counted from this call and not from the first poll.
     pub fn next_end(&self) -> impl Future<Output = ()> {
         self.0.live.released()

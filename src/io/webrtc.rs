@@ -269,12 +269,14 @@ impl WebRtc {
         }
         let now = tasks::now();
         seed_thread();
-        let (mut session, sdp) = inner
-            .with_setup(requester.local_address, |setup| {
-                WebRtcSession::accept(&offer, setup, now)
-            })
-            .map_err(refusal)?;
+        let accepted = inner.with_setup(requester.local_address, |setup| {
+            WebRtcSession::accept(&offer, setup, now)
+        });
         // An offer that cannot be answered evicts no session.
+        let (mut session, sdp) = accepted.map_err(|error| match inner.sessions.is_full() {
+            true => SessionRefusal::Full,
+            false => refusal(error),
+        })?;
         let permit = self.permit_for_offer(&offer, requester).await?;
         if inner.sessions.is_closed() {
             return Err(SessionRefusal::Stopping);

@@ -92,7 +92,7 @@ fn a_muted_bot_is_heard_again_after_a_rejoin() {
     sim.kill_server();
     sim.participants[0] = FakeParticipant::caller("PA_ann2", "ann");
     sim.dial_result = DialResult::Open;
-    assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Resumed)));
+    assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Restored)));
     assert_eq!(mutes(&sim), [1, 1]);
     sim.send_and_drain(mute());
     assert_eq!(mutes(&sim), [2, 1]);
