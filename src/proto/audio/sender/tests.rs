@@ -134,8 +134,9 @@ fn a_new_rate_keeps_the_queued_speech() {
         let first = decoded.iter().position(is_loud).unwrap();
         let last = decoded.iter().rposition(is_loud).unwrap();
         let spoken = last - first;
+        // libopus rings for most of a packet where its encoder begins anew.
         assert!(
-            spoken.abs_diff(4_800) < 200,
+            spoken.abs_diff(4_800) < 320,
             "{codec} {from_hz} Hz: 300 ms lasted {spoken} samples of 4,800"
         );
     }
