@@ -66,13 +66,7 @@ impl Realtime {
             None => "the connection to the service was lost".to_owned(),
         };
         self.drop_answer();
-        // Once it was ready, the service takes the settings: it has reached a limit, or restarts.
-        let is_final = match code {
-            Some(4000) => true,
-            Some(1000 | 1008) => !self.was_ready,
-            _ => false,
-        };
-        self.retry(words, is_final, now);
+        self.retry(words, matches!(code, Some(1000 | 1008 | 4000)), now);
     }
 
     /// Handles one event of the service.
