@@ -87,7 +87,7 @@ fn a_new_rate_keeps_the_clock() {
     assert!(packets.len() >= 10);
 }
 
-/// A bot that changes its rate in mid-speech is heard to the end, which is reported.
+/// The speech of a bot that changes its rate in mid-speech is sent to the end, which is reported.
 #[test]
 fn a_new_rate_keeps_the_queued_speech() {
     // The codec keeps its rate of 24 kHz, and then gets another one.
@@ -130,13 +130,13 @@ fn a_new_rate_keeps_the_queued_speech() {
             .iter()
             .flat_map(|(packet, _)| decoder.decode(packet).unwrap().to_vec())
             .collect();
-        let is_loud = |sample: &i16| sample.unsigned_abs() > 3_000;
+        // libopus rings below that where its encoder begins anew.
+        let is_loud = |sample: &i16| sample.unsigned_abs() > 5_000;
         let first = decoded.iter().position(is_loud).unwrap();
         let last = decoded.iter().rposition(is_loud).unwrap();
         let spoken = last - first;
-        // libopus rings for most of a packet where its encoder begins anew.
         assert!(
-            spoken.abs_diff(4_800) < 320,
+            spoken.abs_diff(4_800) < 200,
             "{codec} {from_hz} Hz: 300 ms lasted {spoken} samples of 4,800"
         );
     }
