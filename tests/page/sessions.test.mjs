@@ -270,8 +270,8 @@ test('calls are listed with who called and why they ended, and a call opens with
 });
 
 test('an opened call tells how it ended, in sentences', async () => {
-	const told = { ...CALL, direction: 'outbound', answered_by: 'human', transferred_to: '+15550001111', endedBy: 'bot', hang_up_reason: 'the caller said goodbye', listeners: 2, errors: ['no voice', 'too late'] };
-	const own = list({ calls: [200, { calls: [told, { ...CALL, id: 'c2' }], next: null }], call: { c1: told, c2: CALL } });
+	const dialled = { ...CALL, direction: 'outbound', answered_by: 'human', transferred_to: '+15550001111', endedBy: 'bot', hang_up_reason: 'the caller said goodbye', listeners: 2, errors: ['no voice', 'too late'] };
+	const own = list({ calls: [200, { calls: [dialled, { ...CALL, id: 'c2' }], next: null }], call: { c1: dialled, c2: CALL } });
 	await own.show();
 	assert.match(own.find('calls-list').children[0].querySelector('summary').textContent, /dialled · 1 min 15 s/);
 	const said = (await open(own)).textContent;

@@ -180,7 +180,7 @@ pub struct RoomSession {
     bad_descriptions: u32,
     joined: bool,
     lost: bool,
-    /// Whether the bot was told last that an administrator has muted it.
+    /// The last mute by an administrator that was reported to the bot.
     is_muted: bool,
     participants: Participants,
     /// Whether a caller was ever present.

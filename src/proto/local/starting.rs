@@ -37,7 +37,7 @@ pub enum SessionEnd {
 }
 
 impl SessionEnd {
-    /// Returns whether the next session is likely to end in the same way.
+    /// Returns whether the next session is likely to fail as this one did.
     fn is_failure(self) -> bool {
         match self {
             SessionEnd::Left(

@@ -131,7 +131,7 @@ async fn a_rejected_offer_evicts_no_session() {
     pass(Duration::from_secs(1)).await;
     assert!(rig.knows(&pending.pc_id).await);
     // An offer that is answered gets the slot.
-    let newcomer = rig.session(json!({})).await.expect("the pending one gives way");
+    let newcomer = rig.session(json!({})).await.expect("the pending one is evicted");
     pass(Duration::from_secs(1)).await;
     assert!(!rig.knows(&pending.pc_id).await && rig.knows(&newcomer.pc_id).await);
     pass(CONNECT_WITHIN).await;

@@ -469,13 +469,13 @@ impl Realtime {
     }
 
     /// Silences an answer whose connection is gone, and asks for it again on the next one, which is
-    /// told what was heard of it.
+    /// given what was played of it.
     fn drop_answer(&mut self) {
         if std::mem::take(&mut self.is_caller_speaking) {
             // The next service hears the rest as a turn of its own.
             self.report(ClientReport::UserStoppedSpeaking);
         }
-        let heard = self.speech_text.interrupt();
+        let played = self.speech_text.interrupt();
         self.speech_text.take_written();
         let mut is_cut = false;
         if self.playback.is_speaking() {
@@ -488,11 +488,11 @@ impl Realtime {
         }
         if is_cut && !self.hangs_up {
             let text_only = self.asked.1;
-            // One of which nothing was heard, such as a greeting, begins anew.
-            let instructions = self.asked.0.take().filter(|_| heard.is_empty());
+            // One of which nothing was played, such as a greeting, begins anew.
+            let instructions = self.asked.0.take().filter(|_| played.is_empty());
             self.wanted.get_or_insert((instructions, text_only));
         }
-        for text in heard {
+        for text in played {
             self.transcript.add(Speaker::Bot, &text);
         }
     }
@@ -509,7 +509,8 @@ impl Realtime {
         }
     }
 
-    /// Silences the bot, and tells the service what was heard. Who interrupts a goodbye stays.
+    /// Silences the bot, and reports to the service what was played. The call goes on, also when it
+    /// was the goodbye.
     fn interrupt(&mut self) {
         self.hangs_up = false;
         if let Some(id) = self.active.as_ref().and_then(|active| active.id.clone()) {
@@ -629,7 +630,7 @@ impl Realtime {
         }
     }
 
-    /// Tells the client that a call is over, if it was told of the call.
+    /// Reports the end of a function call to the client, if its start was reported.
     fn report_stopped(&mut self, answer: FunctionAnswer) {
         if answer.is_reported {
             self.report(ClientReport::FunctionStopped {

@@ -626,7 +626,7 @@ fn who_interrupts_a_goodbye_is_not_hung_up() {
             "call_id": "c", "name": "end_call", "arguments": "{}"}),
         );
         rig.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
-        assert!(!rig.is_over(), "the goodbye is not heard");
+        assert!(!rig.is_over(), "the goodbye is not played");
         if is_interrupted {
             rig.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "u"}));
         }

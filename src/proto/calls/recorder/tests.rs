@@ -260,7 +260,7 @@ fn answers_have_their_latency_and_its_stages() {
 }
 
 /// Pipecat's recognisers report their time before what they recognised, and services that hear and
-/// speak report what they heard behind the first sound of the answer.
+/// speak report the words of the caller behind the first sound of the answer.
 #[test]
 fn times_that_come_before_what_was_heard_are_of_its_answer() {
     let mut rig = rig();

@@ -76,8 +76,8 @@ fn sessions_that_fail_pause_longer_and_longer() {
     assert_eq!(gate.poll_timeout(), Some(now + SHORT_SESSION + AFTER_SESSION));
 }
 
-/// A bot that hangs up, and a wake word that no words follow, are no failures: the next word is
-/// heard as soon as the echo is over.
+/// A bot that hangs up, and a wake word that no words follow, are no failures: the next word
+/// begins a session as soon as the echo is over.
 #[test]
 fn short_sessions_that_end_well_do_not_delay_the_next_one() {
     for reason in LeaveReason::ALL {

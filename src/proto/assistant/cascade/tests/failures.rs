@@ -198,7 +198,7 @@ fn a_sentence_that_the_voice_refuses_costs_that_sentence() {
     assert_eq!(rig.end(), None);
 }
 
-/// A voice that answers nothing is logged, and the caller is told.
+/// A voice that answers nothing is logged, and reported to the client.
 #[test]
 fn a_voice_without_a_sound_costs_the_sentence() {
     let mut rig = Rig::joined();

@@ -18,7 +18,7 @@ impl Rig {
     }
 }
 
-/// Keys are told to the next service, and once.
+/// The next service gets the keys, once.
 #[test]
 fn keys_that_are_pressed_during_an_outage_are_not_lost() {
     let mut rig = Rig::ready();
@@ -80,7 +80,7 @@ fn a_greeting_that_is_lost_is_given_again() {
     assert_eq!(rig.sent.last().expect("a request")["response"], greeting);
 }
 
-/// The next service is told what was heard, and goes on from there.
+/// The next service gets what was played, and goes on from there.
 #[test]
 fn speech_that_is_cut_by_a_loss_is_remembered_as_far_as_it_was_heard() {
     for is_done in [false, true] {
@@ -98,9 +98,9 @@ fn speech_that_is_cut_by_a_loss_is_remembered_as_far_as_it_was_heard() {
         let mark = rig.session.next_speech(&mut Vec::new()).expect("speech");
         rig.session.handle_mark(&mark.0, true, rig.now);
         rig.reconnect();
-        let heard = rig.sent[1]["item"].clone();
+        let item = rig.sent[1]["item"].clone();
         assert_eq!(
-            (&heard["role"], &heard["content"][0]["text"]),
+            (&item["role"], &item["content"][0]["text"]),
             (&json!("assistant"), &json!("One two"))
         );
         assert_eq!(
