@@ -285,6 +285,8 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot, source: StartSource) -
         begun.pass();
         let mut out = io::stdout();
         let text = banner::text(&announced, listening, out.is_terminal());
+        // The warnings of the start come before the banner.
+        logging::flush();
         // A supervisor may have closed stdout; the log has the address as well. A call at the sound
         // card may have begun.
         let _ = logging::without_status(|| out.write_all(text.as_bytes()).and_then(|()| out.flush()));

@@ -330,7 +330,8 @@ pub fn without_status<T>(write: impl FnOnce() -> T) -> T {
     STDERR.without_status(write)
 }
 
-/// Waits until each line is written, for a limited time. Call it before the process ends.
+/// Waits until each line is written, for a limited time: before the process ends, or before output
+/// that belongs behind the lines.
 pub fn flush() {
     STDERR.flush(LOG_FLUSH);
 }
