@@ -23,7 +23,8 @@ class Runner:
         """`inside` is the beginning of a command that runs the rest of it elsewhere; `variables` are more than there are;
         without `rtc` it is a runner that has no WebRTC."""
         self.folder = tempfile.TemporaryDirectory()
-        self.log = open(pathlib.Path(self.folder.name) / "log", "w+")
+        # The runner appends, for it shares the position that reading moves.
+        self.log = open(pathlib.Path(self.folder.name) / "log", "a+")
         self.process = subprocess.Popen(
             [*inside, binary, "--port", str(port), *(["--rtc-port", str(port)] if rtc else []), *args],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder.name, text=True,

@@ -751,7 +751,7 @@ class Cloud:
     KEY = "sk_clock_0123456789abcdef"
 
     def __init__(self, binary, data, *args, variables=None):
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
             [binary, "cloud", "serve", "--port", "0", "--data-dir", data, "--min-free", "0", *args, "--", "sh", "-c",
              'cp "$BUILD_FILE" "$BUILD_OUT/image"'],

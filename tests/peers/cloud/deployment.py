@@ -53,7 +53,7 @@ class Process:
 
     def __init__(self, words, variables):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-deployment-"))
-        self.log = open(self.folder / "log", "w+")
+        self.log = open(self.folder / "log", "a+")
         self.process = subprocess.Popen(
             list(map(str, words)), stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT, cwd=self.folder, env=clean(variables))
 

@@ -58,7 +58,7 @@ class Cloud:
         self.data = data or self.folder / "data"
         place = servers and servers.place(binary)
         self.bucket = place and place.bucket
-        self.log = open(self.folder / "log", "w+")
+        self.log = open(self.folder / "log", "a+")
         self.process = subprocess.Popen(
             [*before, binary, "cloud", "serve", "--port", "0", "--data-dir", self.data, "--min-free", "0", *args, "--", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder, text=True,

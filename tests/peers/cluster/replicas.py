@@ -37,7 +37,7 @@ class Cluster:
         for name in NAMES:
             self.start(name)
         addresses = {f"REPLICA_{name.upper()}": f"127.0.0.1:{self.ports[name]}" for name in NAMES}
-        self.log = open(self.folder / "haproxy.log", "w+")
+        self.log = open(self.folder / "haproxy.log", "a+")
         self.balancer = subprocess.Popen(
             [shutil.which("haproxy") or "/usr/sbin/haproxy", "-db", "-f", ROOT / "docs" / "haproxy.cfg"],
             env={**os.environ, **addresses, "BALANCER_BIND": f"127.0.0.1:{port}"},

@@ -53,7 +53,7 @@ class Exchange:
 
     def __init__(self, server, sip):
         self.folder = tempfile.TemporaryDirectory(prefix="sip-")
-        self.log = open(pathlib.Path(self.folder.name) / "log", "w+")
+        self.log = open(pathlib.Path(self.folder.name) / "log", "a+")
         self.redis = subprocess.Popen(
             ["redis-server", "--bind", "127.0.0.1", "--port", "6379", "--save", "", "--dir", self.folder.name], stdout=self.log, stderr=self.log)
         redis = {"address": "127.0.0.1:6379"}
