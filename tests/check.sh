@@ -99,7 +99,7 @@ gate_lanes() {
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
-    # second wait for the most part, though three processes share the checks of most. The pages of `assistants` come beside `rooms`.
+    # second wait for the most part, though two processes share the checks of most. The pages of `assistants` come beside `rooms`.
     together 'browser firefox moq rooms aiortc pipecat-bots' 'net calls livekit jobs pipecat acme assistants smallest telephone gstreamer local'
     judge_alone
 }

@@ -148,7 +148,7 @@ beside() {
     for pid in ${processes[@]+"${processes[@]}"}; do part wait "$pid"; done
 }
 
-# Runs a command as three processes, each of which takes the next check that is left (`left` of tests/peers/checks.py), for most checks
+# Runs a command as two processes, each of which takes the next check that is left (`left` of tests/peers/checks.py), for most checks
 # wait for the greater part of their time: shared COMMAND...
 shared() {
     # shellcheck disable=SC2034
@@ -159,7 +159,7 @@ shared() {
     fi
     local -x CHECKS_SHARED
     CHECKS_SHARED=$(mktemp -d)
-    beside process process process
+    beside process process
     rm -rf "$CHECKS_SHARED"
 }
 
