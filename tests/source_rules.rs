@@ -119,22 +119,22 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
     NamedTransport {
         names: &["livekit", "mediaroom"],
         homes: &["livekit"],
-        foreign: 11,
+        foreign: 10,
     },
     NamedTransport {
         names: &["daily", "videoroom"],
         homes: &["daily", "dialin"],
-        foreign: 15,
+        foreign: 14,
     },
     NamedTransport {
         names: &["moq"],
         homes: &["moq"],
-        foreign: 11,
+        foreign: 10,
     },
     NamedTransport {
         names: &["whatsapp", "messaging"],
         homes: &["whatsapp"],
-        foreign: 9,
+        foreign: 8,
     },
     NamedTransport {
         names: &["telephony"],
@@ -147,7 +147,7 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
             "caller/telephone",
             "caller/provider_webhook",
         ],
-        foreign: 29,
+        foreign: 28,
     },
     // Rooms of LiveKit, calls of WhatsApp and listeners are WebRTC connections.
     NamedTransport {

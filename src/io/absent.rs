@@ -2,7 +2,7 @@
 
 use crate::io::module::Module;
 
-/// No row of `modules`.
+/// No row of `MODULES`.
 pub const MODULE: Option<&Module> = None;
 
 /// Returns no row of another table.

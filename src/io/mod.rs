@@ -77,7 +77,12 @@ use edge_runner_http::common::lock;
 
 use crate::bot::Bot;
 use crate::config::{Config, ListenAddresses};
+#[cfg(feature = "call")]
+use crate::features::Feature;
+#[cfg(feature = "call")]
+use crate::io::call::CallRow;
 use crate::io::http::custom_routes::CustomRoutes;
+use crate::io::module::Module;
 use crate::io::process::python;
 use crate::io::process::sandbox::{Sandbox, SandboxError};
 use crate::io::reload::{SettingsSource, SettingsWatcher};
@@ -90,6 +95,50 @@ use crate::io::signal::Signals;
 use crate::io::tls::{CertificateWatcher, ServerTls, TlsError};
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::counts::SessionCount;
+
+/// The modules of this folder, one row each. A module finds those of earlier rows running. Without
+/// its feature, `absent` takes its place, which has no row.
+static MODULES: [Option<&Module>; 13] = [
+    doctor::certificate::MODULE,
+    http::page::MODULE,
+    calls::MODULE,
+    settings::MODULE,
+    update::MODULE,
+    webrtc::MODULE,
+    websocket::telephony::MODULE,
+    websocket::routes::CLIENTS,
+    livekit::MODULE,
+    daily::MODULE,
+    moq::MODULE,
+    whatsapp::MODULE,
+    local::MODULE,
+];
+
+/// How `edge-runner call` calls by the transports of a feature. The last row serves all that have
+/// none: telephones.
+#[cfg(feature = "call")]
+static CALLS: [CallRow; 4] = [
+    CallRow {
+        what: "over WebRTC",
+        feature: Feature::WebRtc,
+        run: webrtc::call::row(),
+    },
+    CallRow {
+        what: "into a LiveKit room",
+        feature: Feature::Mediaroom,
+        run: livekit::call::row(),
+    },
+    CallRow {
+        what: "over QUIC",
+        feature: Feature::Moq,
+        run: moq::call::row(),
+    },
+    CallRow {
+        what: "over a WebSocket",
+        feature: Feature::WebSocket,
+        run: call::socket::row(),
+    },
+];
 
 /// Why a runner could not serve.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,5 @@
 //! What a module of the runner adds: routes, replies of `/start`, checks, and state. A row of
-//! [`modules`](super::modules) is a [`Module`].
+//! `MODULES` is a [`Module`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The modules, one row each. A feature that is off has no row: its routes and plans are rejected
-//! by its name.
+//! What the runner asks its modules, by the rows of `MODULES`. A feature that is off has no row: its
+//! routes and plans are rejected by its name.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::bot::Bot;
 use crate::config::Transport;
 use crate::config::{Config, ListenAddresses};
 use crate::features::{Feature, MissingFeature};
-use crate::io::RunError;
+#[cfg(feature = "call")]
+use crate::io::CALLS;
 #[cfg(feature = "call")]
 use crate::io::call::CallRow;
 use crate::io::http::app::RunnerApp;
@@ -19,47 +20,22 @@ use crate::io::http::error::HttpError;
 use crate::io::module::{BannerRow, Module, ModuleStartup, RouteRequest, StartRequest};
 use crate::io::server::Listeners;
 use crate::io::services::Services;
+use crate::io::{MODULES, RunError};
 use crate::proto::http::route::RouteError;
 use edge_runner_http::common::Reply;
 
-/// Every module. Without its feature, `absent` takes its place, which has no row.
-static MODULES: [Option<&Module>; 14] = [
-    crate::io::doctor::certificate::MODULE,
-    crate::io::http::page::MODULE,
-    crate::io::calls::MODULE,
-    crate::io::settings::MODULE,
-    crate::io::update::MODULE,
-    crate::io::webrtc::MODULE,
-    crate::io::websocket::telephony::MODULE,
-    crate::io::websocket::routes::CLIENTS,
-    crate::io::livekit::MODULE,
-    crate::io::daily::MODULE,
-    crate::io::moq::MODULE,
-    crate::io::whatsapp::MODULE,
-    crate::io::local::MODULE,
-    crate::bots::assistant::MODULE,
-];
-
 /// Returns how `edge-runner call` calls by a transport.
 #[cfg(feature = "call")]
-pub fn call_row(transport: Transport) -> CallRow {
-    let (what, feature, run) = match transport.feature() {
-        Feature::WebRtc => ("over WebRTC", Feature::WebRtc, crate::io::webrtc::call::row()),
-        Feature::Mediaroom => (
-            "into a LiveKit room",
-            Feature::Mediaroom,
-            crate::io::livekit::call::row(),
-        ),
-        Feature::Moq => ("over QUIC", Feature::Moq, crate::io::moq::call::row()),
-        // Plain clients and telephones.
-        _ => ("over a WebSocket", Feature::WebSocket, crate::io::call::socket::row()),
-    };
-    CallRow { what, feature, run }
+pub fn call_row(transport: Transport) -> &'static CallRow {
+    let [others @ .., last] = &CALLS;
+    let mut rows = others.iter();
+    rows.find(|row| row.feature == transport.feature()).unwrap_or(last)
 }
 
-/// Returns the modules of this build. A module finds those of earlier rows running.
+/// Returns the modules of this build: those of this folder, and that of the built-in bots.
 pub fn built() -> impl Iterator<Item = &'static Module> {
-    MODULES.iter().copied().flatten()
+    let of_bots = crate::bots::assistant::MODULE;
+    MODULES.iter().copied().chain([of_bots]).flatten()
 }
 
 /// Prepares a thread of the runtime.

@@ -153,7 +153,7 @@ type OneCallEnd = Result<CallVerdict, String>;
 ///
 /// # Errors
 /// [`CallsError`] says what failed, one sentence per line.
-pub async fn run(config: CallConfig, row: fn(Transport) -> CallRow) -> Result<(), CallsError> {
+pub async fn run(config: CallConfig, row: fn(Transport) -> &'static CallRow) -> Result<(), CallsError> {
     let mut signals =
         Signals::listen().map_err(|error| CallsError::Unusable(format!("listening for signals: {error}")))?;
     let loading = async {
@@ -237,7 +237,7 @@ fn junit_suites(
     suites.collect()
 }
 
-async fn one_call(task: &mut CallRun<'_>, plan: CallPlan, row: fn(Transport) -> CallRow) -> OneCallEnd {
+async fn one_call(task: &mut CallRun<'_>, plan: CallPlan, row: fn(Transport) -> &'static CallRow) -> OneCallEnd {
     let config = task.config;
     // The first call begins at once, and the last one at the end of the ramp.
     let share = config.ramp.as_secs_f64() / (config.calls.max(2) - 1) as f64;

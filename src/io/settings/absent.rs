@@ -7,7 +7,7 @@ use crate::io::module::Module;
 use crate::io::reload::SettingsWatcher;
 use crate::io::running::RunningModules;
 
-/// No row of `modules`.
+/// No row of `MODULES`.
 pub const MODULE: Option<&Module> = None;
 
 /// The settings of a start, as the page needs them: none.
