@@ -4,7 +4,7 @@
 //! `UPDATE=1 cargo test --test main reference` writes the generated parts again. A part stands
 //! between `<!-- NAME: generated -->` and `<!-- end of NAME -->`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -17,7 +17,7 @@ use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::http;
 use crate::support::runner::{TestRunner, folder};
 
-/// The section of each file of `src/proto/limits` that is left out: what operators never meet.
+/// The section of each file of limits that is left out: what operators never meet.
 const INTERNAL: &str = "internal";
 
 fn root() -> PathBuf {
@@ -582,10 +582,18 @@ fn limits_are_those_of_the_code() {
     let themes = index
         .lines()
         .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
-    // A file begins without a section.
-    let source: String = themes
-        .map(|theme| format!("// ---- \n{}", read(format!("src/proto/limits/{theme}.rs"))))
+    let mut files: BTreeMap<String, PathBuf> = themes
+        .map(|theme| (theme.to_owned(), root().join(format!("src/proto/limits/{theme}.rs"))))
         .collect();
+    for module in fs::read_dir(root().join("src/proto")).expect("the folder is readable") {
+        let module = module.expect("the entry is readable");
+        let file = module.path().join("limits.rs");
+        if file.is_file() {
+            files.insert(module.file_name().to_string_lossy().into_owned(), file);
+        }
+    }
+    // A file begins without a section.
+    let source: String = files.values().map(|file| format!("// ---- \n{}", read(file))).collect();
     let (mut table, mut heading, mut shown) = (String::new(), String::new(), 0);
     let (mut doc, mut constant) = (String::new(), String::new());
     for line in source.lines() {

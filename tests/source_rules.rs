@@ -129,7 +129,7 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
     NamedTransport {
         names: &["moq"],
         homes: &["moq"],
-        foreign: 10,
+        foreign: 9,
     },
     NamedTransport {
         names: &["whatsapp", "messaging"],

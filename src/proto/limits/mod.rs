@@ -2,14 +2,14 @@
 //!
 //! A number is here if an operator can meet it, or if several files use it: those are in the
 //! sections `internal`, which the reference leaves out. A number that one file uses is in that
-//! file. The code that uses a limit has a test at the limit and one past it.
+//! file, and one that only a module uses in `limits.rs` of its folder. The code that uses a limit
+//! has a test at the limit and one past it.
 
 mod assistants;
 mod audio;
 mod bot;
 mod gathering;
 mod http;
-mod moq;
 mod rooms;
 mod runner;
 mod services;
@@ -22,7 +22,6 @@ pub use audio::*;
 pub use bot::*;
 pub use gathering::*;
 pub use http::*;
-pub use moq::*;
 pub use rooms::*;
 pub use runner::*;
 pub use services::*;

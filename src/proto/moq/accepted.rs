@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::{Connection, ConnectionEvent, EndpointEvent, Transmit};
 
+use super::limits::MOQ_READY;
 use super::link::{LinkClosed, LinkEvent, LinkRequest, MoqLink};
 use super::peer::{MoqEvent, MoqPeer};
 use super::relay_url::PATH;
 use super::session::MoqArrival;
 use crate::http::route::Query;
 use crate::http::token::TokenError;
-use crate::limits::MOQ_READY;
 
 /// Time from the first datagram to the announcement: a browser needs three round trips, and asks
 /// for the microphone later.

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use super::limits::MOQ_NAMESPACE_BYTES_MAX;
 use super::relay_url::RelayUrl;
-use crate::limits::MOQ_NAMESPACE_BYTES_MAX;
 
 /// Bytes of the id of a participant of Media over QUIC.
 const MOQ_PARTICIPANT_BYTES_MAX: usize = 64;

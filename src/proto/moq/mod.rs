@@ -6,6 +6,7 @@
 //! `config` and `relay_url` the options. Source; `docs/spec/moq.md`.
 
 pub mod config;
+pub mod limits;
 pub mod options;
 pub mod relay_url;
 pub mod start;

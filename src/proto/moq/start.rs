@@ -10,9 +10,9 @@ use std::net::IpAddr;
 use serde_json::json;
 
 use super::config::{MoqCertificate, MoqConfig, MoqMode, MoqUdpPort, NAMESPACE_RULE, is_namespace};
+use super::limits::{MOQ_NAMESPACE_BYTES_MAX, MOQ_READY};
 use super::relay_url::PATH;
 use crate::config::Config;
-use crate::limits::{MOQ_NAMESPACE_BYTES_MAX, MOQ_READY};
 use crate::options::hosts;
 use crate::server::body::ObjectReader;
 
