@@ -119,7 +119,7 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
     NamedTransport {
         names: &["livekit", "mediaroom"],
         homes: &["livekit"],
-        foreign: 10,
+        foreign: 9,
     },
     NamedTransport {
         names: &["daily", "videoroom"],

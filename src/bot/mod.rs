@@ -6,7 +6,10 @@
 //! return [`MissingField`] on another kind. Audio, messages and interruptions go through one
 //! [`Media`] handle on every kind. Source.
 
+mod daily;
+mod livekit;
 pub(crate) mod media;
+mod moq;
 
 use std::fmt;
 use std::future::Future;
@@ -16,12 +19,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::{Config, Secret, Transport};
+use crate::config::{Config, Transport};
 use crate::proto::job::Job;
-use crate::proto::livekit::room_service::RoomService;
 use crate::proto::metrics::RunnerMetrics;
 use crate::proto::process::KindArguments;
+pub use daily::VideoroomArguments;
+pub use livekit::MediaroomArguments;
+pub(crate) use livekit::RoomCall;
 pub use media::{Audio, AudioFrame, AudioMix, Event, Events, LeaveReason, Media, MediaError, Output, Participant};
+pub(crate) use moq::MoqAddress;
+pub use moq::MoqArguments;
 
 /// The error of a bot. It ends the bot's own session, with one WARN line.
 pub type BotError = Box<dyn std::error::Error + Send + Sync>;
@@ -278,7 +285,7 @@ impl Kind {
         match self {
             Kind::WebRtc(webrtc) => webrtc.call_data.as_ref(),
             Kind::WebSocket(socket) => socket.call_data.as_ref(),
-            Kind::Mediaroom(room) => room.call_data.get(),
+            Kind::Mediaroom(room) => room.call.data(),
             _ => None,
         }
     }
@@ -316,6 +323,14 @@ impl Kind {
     /// Returns whether the runner joins the room under the bot's name when the media is opened.
     pub(crate) fn joins_with_media(&self) -> bool {
         matches!(self, Kind::Mediaroom(_))
+    }
+
+    /// Returns the call of a telephone in the room, if this is a room that the runner joins.
+    pub(crate) fn room_call(&self) -> Option<RoomCall> {
+        match self {
+            Kind::Mediaroom(room) => Some(room.call.clone()),
+            _ => None,
+        }
     }
 
     /// Returns what the kind adds to the arguments of a program.
@@ -524,135 +539,6 @@ impl WebSocketArguments {
             line_rate_hz,
             line_laws,
             ..self
-        }
-    }
-}
-
-/// What a session in a Daily room has.
-#[non_exhaustive]
-#[doc(alias = "Daily")]
-pub struct VideoroomArguments {
-    /// The room's URL.
-    pub room_url: String,
-    /// An owner's meeting token, where the room needs one.
-    pub token: Option<Secret>,
-    /// The room's SIP URI, in a room that was created for a dial-in call. See `dialin`.
-    pub sip_uri: Option<String>,
-}
-
-impl fmt::Debug for VideoroomArguments {
-    /// Omits the room's URL, with which anyone may join.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VideoroomArguments").finish_non_exhaustive()
-    }
-}
-
-/// What a session in a LiveKit room has.
-#[non_exhaustive]
-#[doc(alias = "LiveKit")]
-pub struct MediaroomArguments {
-    /// The room's name.
-    pub room_name: String,
-    /// The server's `ws` or `wss` URL.
-    pub url: String,
-    /// The access token with which the bot joins.
-    pub token: Secret,
-    /// See [`RunnerArguments::job`].
-    pub job: Option<Arc<Job>>,
-    /// The API of the server, where a credential allows its use.
-    pub(crate) service: Option<RoomService>,
-    pub(crate) call_data: media::RoomCallData,
-    media: Option<media::MediaSlot>,
-}
-
-impl fmt::Debug for MediaroomArguments {
-    /// Omits the token.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MediaroomArguments")
-            .field("room_name", &self.room_name)
-            .field("url", &self.url)
-            .finish_non_exhaustive()
-    }
-}
-
-impl MediaroomArguments {
-    pub(crate) fn new(
-        room_name: String,
-        url: String,
-        token: Secret,
-        service: Option<RoomService>,
-        slot: media::MediaSlot,
-    ) -> Self {
-        MediaroomArguments {
-            room_name,
-            url,
-            token,
-            job: None,
-            service,
-            call_data: slot.call_data(),
-            media: Some(slot),
-        }
-    }
-
-    /// Returns the arguments with a job. The call of a telephone that the job is for is known from
-    /// the start.
-    pub(crate) fn with_job(self, job: Option<Arc<Job>>) -> Self {
-        let who = job.as_ref().and_then(|job| job.participant.as_ref());
-        if let Some(call_data) = who.and_then(|who| who.as_participant().call_data()) {
-            let _ = self.call_data.set(call_data);
-        }
-        MediaroomArguments { job, ..self }
-    }
-}
-
-/// What a session of Media over QUIC has.
-#[non_exhaustive]
-pub struct MoqArguments {
-    /// The URL of the runner, or of the relay: `https` with an explicit port, without a token.
-    pub relay_url: String,
-    /// The first part of the paths of both broadcasts.
-    pub namespace: String,
-    /// The last part of the path of the bot's broadcast.
-    pub bot_id: String,
-    /// The last part of the path of the caller's broadcast.
-    pub client_id: String,
-    /// Whether the caller connects to the runner, rather than both to a relay.
-    pub serve: bool,
-    media: Option<media::MediaSlot>,
-}
-
-impl fmt::Debug for MoqArguments {
-    /// Omits the namespace, with which anyone may join through a relay.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MoqArguments").finish_non_exhaustive()
-    }
-}
-
-/// The addresses of a session of Media over QUIC.
-pub(crate) struct MoqAddress {
-    pub relay_url: String,
-    pub namespace: String,
-    pub bot_id: String,
-    pub client_id: String,
-    pub serve: bool,
-}
-
-impl MoqArguments {
-    pub(crate) fn new(address: MoqAddress, slot: media::MediaSlot) -> Self {
-        let MoqAddress {
-            relay_url,
-            namespace,
-            bot_id,
-            client_id,
-            serve,
-        } = address;
-        MoqArguments {
-            relay_url,
-            namespace,
-            bot_id,
-            client_id,
-            serve,
-            media: Some(slot),
         }
     }
 }

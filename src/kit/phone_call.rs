@@ -6,14 +6,13 @@ use edge_runner_http::common::unix_time_s;
 use serde_json::json;
 
 use super::CallControlError;
-use crate::bot::media::{PLAYED_MARK, RoomCallData};
-use crate::bot::{Kind, Output, RunnerArguments};
+use crate::bot::media::PLAYED_MARK;
+use crate::bot::{Kind, Output, RoomCall, RunnerArguments};
 use crate::config::{Settings, Transport};
 use crate::io::rest::{self, ResponseLimits};
 use crate::limits::REST_BODY_BYTES_MAX;
 use crate::proto::call_control::{HangUpOutcome, TransferTarget};
 use crate::proto::hang_up::HangUpApi;
-use crate::proto::livekit::room_service::{RoomHangUp, RoomService};
 use crate::proto::server::rest::RestRequest;
 use crate::proto::telephony::control;
 use crate::proto::telephony::provider::Provider;
@@ -63,11 +62,8 @@ pub(crate) enum CallAccess {
         is_simulated: bool,
         settings: Settings,
     },
-    /// The first telephone in a LiveKit room, once it is there.
-    Room {
-        service: Option<RoomService>,
-        call_data: RoomCallData,
-    },
+    /// The first telephone in a room.
+    Room(RoomCall),
 }
 
 impl CallAccess {
@@ -89,11 +85,7 @@ impl CallAccess {
                     settings: args.cli_args.telephony.settings.clone(),
                 })
             }
-            Kind::Mediaroom(room) => Ok(CallAccess::Room {
-                service: room.service.clone(),
-                call_data: room.call_data.clone(),
-            }),
-            _ => Err(CallControlError::NoCall),
+            kind => kind.room_call().map(CallAccess::Room).ok_or(CallControlError::NoCall),
         }
     }
 
@@ -105,7 +97,7 @@ impl CallAccess {
     fn api(&self) -> &'static dyn HangUpApi {
         match self {
             CallAccess::Provider { provider, .. } => *provider,
-            CallAccess::Room { .. } => &RoomHangUp,
+            CallAccess::Room(_) => RoomCall::api(),
         }
     }
 }
@@ -188,14 +180,7 @@ impl PhoneCall {
                 settings,
                 ..
             } => Some(control::transfer(provider, call_id, &target, settings)?),
-            CallAccess::Room { service, call_data } => {
-                let identity = telephone(call_data)?;
-                let service = service.as_ref().ok_or(CallControlError::Credentials(&[
-                    "MEDIAROOM_API_KEY",
-                    "MEDIAROOM_API_SECRET",
-                ]))?;
-                Some(service.transfer(identity, &target, unix_time_s())?)
-            }
+            CallAccess::Room(call) => Some(call.transfer(&target, unix_time_s())?),
         };
         // A provider that does not report what was heard only delays the transfer.
         let _ = tokio::time::timeout(TRANSFER_SPEECH_WITHIN, self.output.played()).await;
@@ -234,9 +219,9 @@ impl PhoneCall {
                 let request = control::send_keys(provider, call_id, keys, settings)?;
                 self.perform(&request).await
             }
-            CallAccess::Room { call_data, .. } => {
+            CallAccess::Room(call) => {
                 control::check_keys(keys)?;
-                telephone(call_data)?;
+                call.identity()?;
                 match self.output.send_keys(keys) {
                     true => Ok(()),
                     false => Err(CallControlError::Failed(
@@ -257,7 +242,7 @@ impl PhoneCall {
     async fn perform(&self, request: &RestRequest) -> Result<(), CallControlError> {
         let answer = match &self.access {
             CallAccess::Provider { .. } => rest::send(request).await,
-            CallAccess::Room { .. } => rest::send_within(request, ROOM_TRANSFER).await,
+            CallAccess::Room(_) => rest::send_within(request, ROOM_TRANSFER).await,
         };
         let answer = answer.map_err(|error| CallControlError::Failed(error.to_string()))?;
         match self.access.api().outcome(answer.status, &answer.body) {
@@ -274,12 +259,6 @@ const ROOM_TRANSFER: ResponseLimits = ResponseLimits {
     body_bytes_max: REST_BODY_BYTES_MAX,
 };
 
-/// Returns the identity of the telephone in a room.
-fn telephone(call_data: &RoomCallData) -> Result<&str, CallControlError> {
-    let identity = call_data.get().and_then(|data| data["identity"].as_str());
-    identity.ok_or(CallControlError::NoCall)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -289,6 +268,7 @@ mod tests {
     use super::*;
     use crate::bot::{Audio, BotError};
     use crate::config::Config;
+    use crate::proto::livekit::room_service::RoomService;
     use crate::testing::{Call, Caller};
 
     /// Returns a caller whose provider's API is the fake server.
@@ -433,7 +413,7 @@ mod tests {
         let (call, mut args) = Caller::media_room("parlour").arguments();
         if let (Kind::Mediaroom(room), Some(fake)) = (&mut args.kind, fake) {
             let secret = crate::config::Secret::new("secret");
-            room.service = Some(RoomService::new(&fake.url(""), "devkey", &secret, "parlour"));
+            room.call.service = Some(RoomService::new(&fake.url(""), "devkey", &secret, "parlour"));
         }
         (call, args)
     }
