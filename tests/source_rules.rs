@@ -119,7 +119,7 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
     NamedTransport {
         names: &["livekit", "mediaroom"],
         homes: &["livekit"],
-        foreign: 9,
+        foreign: 8,
     },
     NamedTransport {
         names: &["daily", "videoroom"],
@@ -129,7 +129,7 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
     NamedTransport {
         names: &["moq"],
         homes: &["moq"],
-        foreign: 9,
+        foreign: 8,
     },
     NamedTransport {
         names: &["whatsapp", "messaging"],

@@ -13,16 +13,15 @@ use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin
 use super::flags::EVAL;
 use super::{Env, ProgramIdentity, UsageError, version_text};
 use crate::config::{Secret, Transport};
-use crate::io::call::{CallConfig, CallsError, RoomAccess, WebhookCall};
-use crate::limits::ROOM_NAME_BYTES_MAX;
+use crate::io::call::{CallConfig, CallsError, WebhookCall};
 use crate::proto::caller::plan::{StepSource, keys, seconds, text, words};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX};
+use crate::proto::modules::{ROOM_EXAMPLE, ROOM_URL, RoomCallOptions, room_access};
 use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::hosts;
-use crate::proto::options::values::{all_names, credential};
 use crate::proto::options::{
-    Expected, FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, push, put,
+    CALLS, Expected, Flag, FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, push, put,
 };
 use crate::proto::telephony::PROVIDERS;
 use crate::proto::telephony::dial::is_number;
@@ -43,7 +42,6 @@ const SAY_COMMAND: &str = "espeak-ng --stdin --stdout";
 const SPEAKS: &str = "What the caller does, in this order";
 const KEEPS: &str = "What it keeps";
 const EXPECTS: &str = "What it expects";
-const CALLS: &str = "Calls";
 
 #[derive(Debug, Default)]
 struct CallArgs {
@@ -53,8 +51,7 @@ struct CallArgs {
     proxy: Option<String>,
     from: Option<String>,
     to: Option<String>,
-    room: Option<String>,
-    token: Option<Secret>,
+    room: RoomCallOptions,
     steps: Vec<StepSource>,
     scenario: Option<String>,
     say_command: Option<String>,
@@ -70,6 +67,12 @@ struct CallArgs {
     verbosity: u8,
     given: Vec<&'static str>,
     argument: Option<OsString>,
+}
+
+impl AsMut<RoomCallOptions> for CallArgs {
+    fn as_mut(&mut self) -> &mut RoomCallOptions {
+        &mut self.room
+    }
 }
 
 impl OptionStore for CallArgs {
@@ -100,211 +103,195 @@ fn telephone_number(text: String) -> Result<String, Expected> {
     }
 }
 
-fn room_name(text: String) -> Result<String, Expected> {
-    match (1..=ROOM_NAME_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control) {
-        true => Ok(text),
-        false => Err(format!("a name of 1 to {ROOM_NAME_BYTES_MAX} bytes without control characters").into()),
-    }
-}
-
 static CALL: OptionTable<CallArgs> = OptionTable {
     prefix: "",
     argument: Some("URL"),
     own_variable_first: false,
-    modules: &[&[
-        flag(
-            "--transport",
-            FlagKind::Value("T", |args: &mut CallArgs, text| {
-                args.is_eval = text == EVAL;
-                args.transport = match args.is_eval {
-                    true => None,
-                    false => Some(transport(&text)?),
-                };
-                Ok(())
-            }),
-            CALLS,
-            "How to call, where the URL does not say it: webrtc, websocket, livekit for a room, moq for Media over QUIC, eval \
-             for the handshake of `pipecat eval`, or the name of a telephony provider, as which the caller then acts. \
-             [default: webrtc]",
-        )
-        .short('t'),
-        flag(
-            "--api-key",
-            FlagKind::Value("KEY", |args, text| put(&mut args.api_key, Secret::new(text))),
-            CALLS,
-            "The key of a runner with --api-key.",
-        ),
-        flag(
-            "--proxy",
-            FlagKind::Value("HOST", |args, text| put(&mut args.proxy, text)),
-            CALLS,
-            "Call as the telephony provider does, by the webhook of a runner with this public host name, its `--proxy`. It \
-             is signed if the credentials of the provider are in the environment or in .env, as for the runner.",
-        ),
-        flag(
-            "--from",
-            FlagKind::Value("NUMBER", |args, text| put(&mut args.from, telephone_number(text)?)),
-            CALLS,
-            "The number of the caller, with `--proxy`.",
-        ),
-        flag(
-            "--to",
-            FlagKind::Value("NUMBER", |args, text| put(&mut args.to, telephone_number(text)?)),
-            CALLS,
-            "The number that is called, with `--proxy`.",
-        ),
-        flag(
-            "--room",
-            FlagKind::Value("NAME", |args, text| put(&mut args.room, room_name(text)?)),
-            CALLS,
-            "Name of the room on a LiveKit server at `wss://HOST`, with `-t livekit`. The token for it is made with \
-             MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET, of the environment or of .env as for the runner.",
-        ),
-        flag(
-            "--token",
-            FlagKind::Value("TOKEN", |args, text| put(&mut args.token, Secret::new(text))),
-            CALLS,
-            "An access token of such a server, in place of `--room`.",
-        ),
-        flag(
-            "--wav",
-            FlagKind::Repeatable("FILE", |args, text| push(&mut args.steps, StepSource::Wav(text))),
-            SPEAKS,
-            "Play a WAV file of 16-bit PCM, at any rate and with 1 to 8 channels, of at most 10 minutes.",
-        ),
-        flag(
-            "--say",
-            FlagKind::Repeatable("TEXT", |args, given| {
-                push(&mut args.steps, StepSource::Say(text(given)?))
-            }),
-            SPEAKS,
-            "Speak a text, with the command of --say-command.",
-        ),
-        flag(
-            "--silence",
-            FlagKind::Repeatable("SECONDS", |args, text| {
-                push(&mut args.steps, StepSource::Silence(seconds(&text, SOUND_SECONDS_MAX)?))
-            }),
-            SPEAKS,
-            "Be silent, at most 600 s.",
-        ),
-        flag(
-            "--keys",
-            FlagKind::Repeatable("KEYS", |args, text| {
-                push(&mut args.steps, StepSource::Keys(keys(&text)?))
-            }),
-            SPEAKS,
-            "Press keys of a telephone, such as 12#, one each 0.2 s.",
-        ),
-        flag(
-            "--text",
-            FlagKind::Repeatable("TEXT", |args, given| {
-                push(&mut args.steps, StepSource::Text(text(given)?))
-            }),
-            SPEAKS,
-            "Send a text, as typed by a user.",
-        ),
-        flag(
-            "--scenario",
-            FlagKind::Value("FILE", |args, text| put(&mut args.scenario, text)),
-            SPEAKS,
-            "Play a file of steps with their expectations, in TOML, in place of these options and of those of what is expected.",
-        ),
-        flag(
-            "--say-command",
-            FlagKind::Value("COMMAND", |args, text| put(&mut args.say_command, text)),
-            SPEAKS,
-            "The shell command that speaks: it reads the text from its standard input and writes a WAV file to its standard \
-             output. [default: espeak-ng --stdin --stdout]",
-        ),
-        flag(
-            "--record",
-            FlagKind::Value("FILE", |args, text| put(&mut args.record, text)),
-            KEEPS,
-            "Write a stereo WAV file at 16 kHz, at most an hour: the caller is left, the bot is right.",
-        ),
-        flag(
-            "--events",
-            FlagKind::Value("FILE", |args, text| put(&mut args.events, text)),
-            KEEPS,
-            "Write a JSON line for everything that happens: `call`, `time` in seconds since the caller dialled, `event`.",
-        ),
-        flag(
-            "--junit",
-            FlagKind::Value("FILE", |args, text| put(&mut args.junit, text)),
-            KEEPS,
-            "Write a report in the XML of JUnit: a test case for each step of a scenario, or for each call.",
-        ),
-        flag(
-            "--json",
-            FlagKind::Switch(|args: &mut CallArgs| args.json = true),
-            KEEPS,
-            "Print these lines in place of the transcript.",
-        ),
-        flag(
-            "--expect-text",
-            FlagKind::Repeatable("WORDS", |args, text| {
-                push(&mut args.expect.texts, words(&text)?)
-            }),
-            EXPECTS,
-            "The bot says or shows these words, in any case; `*` is any text, `|` separates alternatives.",
-        ),
-        flag(
-            "--expect-speech",
-            FlagKind::Switch(|args: &mut CallArgs| args.expect.speech = true),
-            EXPECTS,
-            "At least 0.3 s of sound of the bot.",
-        ),
-        flag(
-            "--expect-latency",
-            FlagKind::Value("SECONDS", |args, text| {
-                put(&mut args.expect.latency, seconds(&text, CALL_SECONDS_MAX)?)
-            }),
-            EXPECTS,
-            "Each answer begins at most this long after the end of the caller's sound, and the last sound has an answer.",
-        ),
-        flag(
-            "--timeout",
-            FlagKind::Value("SECONDS", |args, text| {
-                put(&mut args.timeout, seconds(&text, CALL_SECONDS_MAX)?)
-            }),
-            CALLS,
-            "The longest call, at most an hour. [default: that of the scenario, or 60]",
-        ),
-        flag(
-            "--hang-up-after",
-            FlagKind::Value("SECONDS", |args, text| {
-                put(&mut args.hang_up_after, seconds(&text, CALL_SECONDS_MAX)?)
-            }),
-            CALLS,
-            "Hang up when all is done, every expectation is met, and the bot was quiet for this long. [default: 1 with an \
-             expectation or a scenario, else 5]",
-        ),
-        flag(
-            "--calls",
-            FlagKind::Value("N", |args, text| put(&mut args.calls, number(&text, 1, CALLS_MAX)?)),
-            CALLS,
-            "Make several calls at a time, at most 500, and print percentiles. [default: 1]",
-        ),
-        flag(
-            "--ramp",
-            FlagKind::Value("SECONDS", |args, text| {
-                put(&mut args.ramp, seconds(&text, CALL_SECONDS_MAX)?)
-            }),
-            CALLS,
-            "Spread the begin of the calls over this time. [default: 0]",
-        ),
-        flag(
-            "--verbose",
-            FlagKind::Count(|args: &mut CallArgs| args.verbosity = args.verbosity.saturating_add(1)),
-            CALLS,
-            "Log more on stderr.",
-        )
-        .short('v'),
-        flag("--help", FlagKind::Help, CALLS, "Print this help.").short('h'),
-        flag("--version", FlagKind::Version, CALLS, "Print the version.").short('V'),
-    ]],
+    modules: &[TARGET, Flag::ROOM_CALL, CALLER],
 };
+
+/// Whom the caller calls, and how.
+const TARGET: &[Flag<CallArgs>] = &[
+    flag(
+        "--transport",
+        FlagKind::Value("T", |args: &mut CallArgs, text| {
+            args.is_eval = text == EVAL;
+            args.transport = match args.is_eval {
+                true => None,
+                false => Some(transport(&text)?),
+            };
+            Ok(())
+        }),
+        CALLS,
+        "How to call, where the URL does not say it: {transports}, eval for the handshake of `pipecat eval`, or the \
+         name of a telephony provider, as which the caller then acts. [default: webrtc]",
+    )
+    .short('t'),
+    flag(
+        "--api-key",
+        FlagKind::Value("KEY", |args, text| put(&mut args.api_key, Secret::new(text))),
+        CALLS,
+        "The key of a runner with --api-key.",
+    ),
+    flag(
+        "--proxy",
+        FlagKind::Value("HOST", |args, text| put(&mut args.proxy, text)),
+        CALLS,
+        "Call as the telephony provider does, by the webhook of a runner with this public host name, its `--proxy`. It \
+         is signed if the credentials of the provider are in the environment or in .env, as for the runner.",
+    ),
+    flag(
+        "--from",
+        FlagKind::Value("NUMBER", |args, text| put(&mut args.from, telephone_number(text)?)),
+        CALLS,
+        "The number of the caller, with `--proxy`.",
+    ),
+    flag(
+        "--to",
+        FlagKind::Value("NUMBER", |args, text| put(&mut args.to, telephone_number(text)?)),
+        CALLS,
+        "The number that is called, with `--proxy`.",
+    ),
+];
+
+/// What the caller does.
+const CALLER: &[Flag<CallArgs>] = &[
+    flag(
+        "--wav",
+        FlagKind::Repeatable("FILE", |args, text| push(&mut args.steps, StepSource::Wav(text))),
+        SPEAKS,
+        "Play a WAV file of 16-bit PCM, at any rate and with 1 to 8 channels, of at most 10 minutes.",
+    ),
+    flag(
+        "--say",
+        FlagKind::Repeatable("TEXT", |args, given| {
+            push(&mut args.steps, StepSource::Say(text(given)?))
+        }),
+        SPEAKS,
+        "Speak a text, with the command of --say-command.",
+    ),
+    flag(
+        "--silence",
+        FlagKind::Repeatable("SECONDS", |args, text| {
+            push(&mut args.steps, StepSource::Silence(seconds(&text, SOUND_SECONDS_MAX)?))
+        }),
+        SPEAKS,
+        "Be silent, at most 600 s.",
+    ),
+    flag(
+        "--keys",
+        FlagKind::Repeatable("KEYS", |args, text| {
+            push(&mut args.steps, StepSource::Keys(keys(&text)?))
+        }),
+        SPEAKS,
+        "Press keys of a telephone, such as 12#, one each 0.2 s.",
+    ),
+    flag(
+        "--text",
+        FlagKind::Repeatable("TEXT", |args, given| {
+            push(&mut args.steps, StepSource::Text(text(given)?))
+        }),
+        SPEAKS,
+        "Send a text, as typed by a user.",
+    ),
+    flag(
+        "--scenario",
+        FlagKind::Value("FILE", |args, text| put(&mut args.scenario, text)),
+        SPEAKS,
+        "Play a file of steps with their expectations, in TOML, in place of these options and of those of what is expected.",
+    ),
+    flag(
+        "--say-command",
+        FlagKind::Value("COMMAND", |args, text| put(&mut args.say_command, text)),
+        SPEAKS,
+        "The shell command that speaks: it reads the text from its standard input and writes a WAV file to its standard \
+             output. [default: espeak-ng --stdin --stdout]",
+    ),
+    flag(
+        "--record",
+        FlagKind::Value("FILE", |args, text| put(&mut args.record, text)),
+        KEEPS,
+        "Write a stereo WAV file at 16 kHz, at most an hour: the caller is left, the bot is right.",
+    ),
+    flag(
+        "--events",
+        FlagKind::Value("FILE", |args, text| put(&mut args.events, text)),
+        KEEPS,
+        "Write a JSON line for everything that happens: `call`, `time` in seconds since the caller dialled, `event`.",
+    ),
+    flag(
+        "--junit",
+        FlagKind::Value("FILE", |args, text| put(&mut args.junit, text)),
+        KEEPS,
+        "Write a report in the XML of JUnit: a test case for each step of a scenario, or for each call.",
+    ),
+    flag(
+        "--json",
+        FlagKind::Switch(|args: &mut CallArgs| args.json = true),
+        KEEPS,
+        "Print these lines in place of the transcript.",
+    ),
+    flag(
+        "--expect-text",
+        FlagKind::Repeatable("WORDS", |args, text| push(&mut args.expect.texts, words(&text)?)),
+        EXPECTS,
+        "The bot says or shows these words, in any case; `*` is any text, `|` separates alternatives.",
+    ),
+    flag(
+        "--expect-speech",
+        FlagKind::Switch(|args: &mut CallArgs| args.expect.speech = true),
+        EXPECTS,
+        "At least 0.3 s of sound of the bot.",
+    ),
+    flag(
+        "--expect-latency",
+        FlagKind::Value("SECONDS", |args, text| {
+            put(&mut args.expect.latency, seconds(&text, CALL_SECONDS_MAX)?)
+        }),
+        EXPECTS,
+        "Each answer begins at most this long after the end of the caller's sound, and the last sound has an answer.",
+    ),
+    flag(
+        "--timeout",
+        FlagKind::Value("SECONDS", |args, text| {
+            put(&mut args.timeout, seconds(&text, CALL_SECONDS_MAX)?)
+        }),
+        CALLS,
+        "The longest call, at most an hour. [default: that of the scenario, or 60]",
+    ),
+    flag(
+        "--hang-up-after",
+        FlagKind::Value("SECONDS", |args, text| {
+            put(&mut args.hang_up_after, seconds(&text, CALL_SECONDS_MAX)?)
+        }),
+        CALLS,
+        "Hang up when all is done, every expectation is met, and the bot was quiet for this long. [default: 1 with an \
+             expectation or a scenario, else 5]",
+    ),
+    flag(
+        "--calls",
+        FlagKind::Value("N", |args, text| put(&mut args.calls, number(&text, 1, CALLS_MAX)?)),
+        CALLS,
+        "Make several calls at a time, at most 500, and print percentiles. [default: 1]",
+    ),
+    flag(
+        "--ramp",
+        FlagKind::Value("SECONDS", |args, text| {
+            put(&mut args.ramp, seconds(&text, CALL_SECONDS_MAX)?)
+        }),
+        CALLS,
+        "Spread the begin of the calls over this time. [default: 0]",
+    ),
+    flag(
+        "--verbose",
+        FlagKind::Count(|args: &mut CallArgs| args.verbosity = args.verbosity.saturating_add(1)),
+        CALLS,
+        "Log more on stderr.",
+    )
+    .short('v'),
+    flag("--help", FlagKind::Help, CALLS, "Print this help.").short('h'),
+    flag("--version", FlagKind::Version, CALLS, "Print the version.").short('V'),
+];
 
 /// Parses the arguments after `call`.
 fn command(
@@ -342,7 +329,7 @@ fn command(
     target.check(&args.steps, &args.expect).map_err(combination)?;
     let webhook = webhook(&args, &target, env)?;
     let calls = args.calls.unwrap_or(1);
-    let room = room(&args, &target, env, calls)?;
+    let room = room_access(&args.room, &target, calls, &env.variables)?;
     if calls > 1 && args.record.is_some() {
         return Err(combination("`--record` takes one call: leave out `--calls`".into()));
     }
@@ -427,68 +414,24 @@ fn webhook(args: &CallArgs, target: &CallTarget, env: &Env<'_>) -> Result<Option
     }))
 }
 
-/// Returns what lets the caller into a room that no runner names.
-fn room(args: &CallArgs, target: &CallTarget, env: &Env<'_>, calls: u64) -> Result<Option<RoomAccess>, UsageError> {
-    let combination = |text: &str| Err(UsageError::Combination(text.to_owned()));
-    let CallTarget::Room { .. } = target else {
-        return match args.room.is_some() || args.token.is_some() {
-            true => combination("`--room` and `--token` need a LiveKit server: `wss://HOST` and `-t livekit`"),
-            false => Ok(None),
-        };
-    };
-    let room = match (&args.room, &args.token) {
-        (None, Some(_)) if calls > 1 => {
-            return combination(
-                "`--token` takes one call, since its participant is in the room once: use `--room NAME`",
-            );
-        }
-        (None, Some(token)) if token.expose().is_empty() || !token.expose().bytes().all(|b| b.is_ascii_graphic()) => {
-            return Err(UsageError::redacted("--token", "ASCII characters without white space"));
-        }
-        (None, Some(token)) => return Ok(Some(RoomAccess::Token(token.clone()))),
-        (Some(room), None) => room.clone(),
-        _ => {
-            return combination(
-                "a LiveKit server needs either `--room NAME`, with the server's key, or `--token TOKEN`",
-            );
-        }
-    };
-    let of_server = |name| credential(&env.variables, name);
-    match (of_server("MEDIAROOM_API_KEY")?, of_server("MEDIAROOM_API_SECRET")?) {
-        (Some(key), Some(secret)) => Ok(Some(RoomAccess::Key {
-            key,
-            secret: Secret::new(secret),
-            room,
-        })),
-        (key, _) => {
-            let missing = if key.is_none() {
-                "MEDIAROOM_API_KEY"
-            } else {
-                "MEDIAROOM_API_SECRET"
-            };
-            Err(UsageError::Combination(format!(
-                "`--room` needs {} in the environment or in .env, or use `--token TOKEN`",
-                all_names(missing)
-            )))
-        }
-    }
-}
-
 /// Returns the text of `call --help`.
 fn help(program: &ProgramIdentity) -> String {
     let name = &program.name;
     let mut text = format!("Usage: {name} call URL [OPTIONS]\n\n");
     paragraph(
         &mut text,
-        "Calls a bot: speaks, presses keys and sends texts, and prints what the bot says. URL is the address of a runner, \
-         such as http://localhost:7860, which is called over WebRTC; a path selects another endpoint: /api/offer and /whip \
-         of WebRTC, or ws://localhost:7860/ws-client for plain clients; wss:// with `-t livekit` is a LiveKit server. \
-         Pipecat's runner can be called as well.",
+        &format!(
+            "Calls a bot: speaks, presses keys and sends texts, and prints what the bot says. URL is the address of a \
+             runner, such as http://localhost:7860, which is called over WebRTC; a path selects another endpoint: \
+             /api/offer and /whip of WebRTC, or ws://localhost:7860/ws-client for plain clients; {ROOM_URL}. Pipecat's \
+             runner can be called as well."
+        ),
     );
+    let transports = transports();
     for group in [SPEAKS, KEEPS, EXPECTS, CALLS] {
         text.push_str(&format!("\n{group}:\n"));
         entries(&mut text, CALL.flags().filter(|flag| flag.group == group), |flag| {
-            flag.help.to_owned()
+            flag.help.replace("{transports}", &transports)
         });
     }
     text.push_str("\nExit codes:\n");
@@ -511,9 +454,7 @@ fn help(program: &ProgramIdentity) -> String {
     text.push_str(&format!(
         "  {name} call http://localhost:7860 --say 'Good morning' --expect-latency 2\n"
     ));
-    text.push_str(&format!(
-        "  {name} call http://localhost:7860 -t livekit --wav hello.wav --expect-speech\n"
-    ));
+    text.push_str(&format!("  {name} call http://localhost:7860 {ROOM_EXAMPLE}\n"));
     text.push_str(&format!(
         "  {name} call http://localhost:7860 --scenario booking.toml --junit report.xml\n"
     ));
@@ -524,9 +465,19 @@ fn help(program: &ProgramIdentity) -> String {
     text
 }
 
+/// Returns the names of the transports, and what those are for that do not say it.
+fn transports() -> String {
+    let named = Transport::CALLABLE.map(|transport| match transport.call_purpose() {
+        Some(purpose) => format!("{} {purpose}", transport.common_name()),
+        None => transport.common_name().to_owned(),
+    });
+    named.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::caller::target::RoomAccess;
     use crate::proto::options::env::Variables;
 
     const URL: &str = "ws://localhost:7860/ws-client";

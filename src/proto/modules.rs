@@ -10,6 +10,8 @@ use crate::daily::options::DailyOptions;
 pub use crate::daily::options::NO_PCM;
 use crate::features::Feature;
 use crate::http::endpoint::ModuleEndpoint;
+#[cfg(feature = "call")]
+pub use crate::livekit::call_options::{ROOM_EXAMPLE, ROOM_URL, RoomCallOptions, room_access};
 use crate::livekit::options::LiveKitOptions;
 use crate::livekit::room_config;
 use crate::local::options::LocalOptions;

@@ -174,6 +174,16 @@ impl Transport {
         self.is_telephony() || Transport::CALLABLE.contains(&self)
     }
 
+    /// Returns what it is for, behind its name in the help of `edge-runner call`.
+    #[doc(hidden)]
+    pub fn call_purpose(self) -> Option<&'static str> {
+        match self {
+            Transport::Mediaroom => Some("for a room"),
+            Transport::Moq => Some("for Media over QUIC"),
+            _ => None,
+        }
+    }
+
     /// Returns whether callers join rooms of a server that is not the runner.
     #[doc(hidden)]
     pub fn has_rooms(self) -> bool {

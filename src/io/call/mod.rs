@@ -26,7 +26,7 @@ use self::report::CallReport;
 use crate::config::{Secret, Settings, Transport};
 use crate::features::{Feature, MissingFeature};
 use crate::io::running::ModuleFuture;
-use crate::proto::caller::target::CallTarget;
+use crate::proto::caller::target::{CallTarget, RoomAccess};
 use crate::proto::caller::{
     CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, Scenario, StepSource, figures, junit,
 };
@@ -74,15 +74,6 @@ pub struct WebhookCall {
     pub numbers: [String; 2],
     /// The credentials that sign it.
     pub settings: Settings,
-}
-
-/// What lets a caller into a room of a LiveKit server.
-#[derive(Clone, Debug)]
-pub enum RoomAccess {
-    /// An access token, which names the room and the participant.
-    Token(Secret),
-    /// The API key of the server, with which a token is made for each call.
-    Key { key: String, secret: Secret, room: String },
 }
 
 /// Why a run was not a success.

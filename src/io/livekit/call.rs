@@ -11,10 +11,10 @@ use edge_runner_http::common::{random, unix_time_s};
 
 use super::{RoomTransport, unix_time};
 use crate::io::call::media::{self, CallPlace, CallerSession};
-use crate::io::call::{CallConfig, RoomAccess, RunCall, dial};
+use crate::io::call::{CallConfig, RunCall, dial};
 use crate::io::seeding::seeding;
 use crate::io::tasks;
-use crate::proto::caller::target::CallTarget;
+use crate::proto::caller::target::{CallTarget, RoomAccess};
 use crate::proto::livekit::invite::{self, RoomInvite};
 use crate::proto::livekit::roster::RoomRole;
 use crate::proto::livekit::session::{RoomSession, RoomSetup};

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::plan::{CallExpectations, StepSource};
 use super::scenario::Scenario;
+use crate::secret::Secret;
 use crate::telephony::{PROVIDERS, Provider};
 use crate::transport::Transport;
 
@@ -40,6 +41,15 @@ pub enum CallTarget {
     Whip { url: String },
     /// A room of the server at this URL.
     Room { url: String, transport: Transport },
+}
+
+/// What lets a caller into a room that no runner names.
+#[derive(Clone, Debug)]
+pub enum RoomAccess {
+    /// An access token, which names the room and the participant.
+    Token(Secret),
+    /// The API key of the server, with which a token is made for each call.
+    Key { key: String, secret: Secret, room: String },
 }
 
 impl CallTarget {

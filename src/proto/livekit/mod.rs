@@ -9,6 +9,8 @@
 //! This file answers questions about the configuration: which variables are missing, what the
 //! server's URL is, and how often the runner registers. Source: `docs/spec/livekit.md` 2.
 
+#[cfg(feature = "call")]
+pub mod call_options;
 pub mod config;
 pub mod connection_details;
 pub mod doctor;

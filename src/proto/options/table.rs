@@ -47,6 +47,8 @@ pub trait OptionStore {
 pub const SERVER: &str = "Server";
 pub const BOTS: &str = "Bots";
 pub const ROOMS_AND_CALLS: &str = "Rooms and telephony";
+/// The heading of calls, of `edge-runner call`.
+pub const CALLS: &str = "Calls";
 
 /// The help of `--host`, shared by the runner and the cloud service.
 pub const HOST_HELP: &str = "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
