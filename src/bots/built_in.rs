@@ -1,8 +1,9 @@
 //! Selects the built-in bot.
 
-use super::{NO_VIDEO_ROOMS, echo, parrot};
+use super::{echo, parrot};
 use crate::bot::{BotError, RunnerArguments};
 use crate::config::BuiltInBot;
+use crate::proto::modules::NO_VIDEO_ROOMS;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "assistants")] {

@@ -10,7 +10,3 @@ pub mod echo;
 pub mod parrot;
 
 pub use built_in::built_in_bot;
-
-/// The reason for which the built-in bots do not run in video rooms, and what to do instead.
-pub(crate) const NO_VIDEO_ROOMS: &str = "a video room is entered with its provider's own library, whose protocol is closed; give the \
-                                    runner a bot that has it, a program after `--` or one of your own";

@@ -375,7 +375,7 @@ pub(super) fn withheld(
     for name in entries.filter(|name| !name.is_empty()) {
         let usable = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if !name.chars().all(usable) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            let wants = "names of variables, such as VIDEOROOM_API_KEY";
+            let wants = "names of variables, such as RUNNER_API_KEY";
             return Err(UsageError::value("--pass-env", name, wants));
         }
         match names.iter().position(|withheld| withheld == name) {

@@ -429,7 +429,7 @@ const PROGRAMS: &[RunnerFlag] = &[
         "--pass-env",
         FlagKind::List("NAME", |args, text| push(&mut args.pass_env, text)),
         BOTS,
-        "Secrets of the runner to pass to the command after `--`, such as VIDEOROOM_API_KEY. The command gets all \
+        "Secrets of the runner to pass to the command after `--`, such as RUNNER_API_KEY. The command gets all \
          other variables anyway.",
     ),
     flag(

@@ -32,7 +32,7 @@ use super::source::StartSource;
 use super::surroundings::{Surroundings, env, make_key, surroundings};
 use super::{CliCommand, ProgramIdentity, banner, settings};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
-use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
+use crate::bots::built_in_bot;
 use crate::config::Config;
 use crate::features::Feature;
 use crate::io::{AfterServing, RunError, modules};
@@ -40,6 +40,7 @@ use crate::limits::RUNTIME_END;
 use crate::logging;
 use crate::proto::doctor::Findings;
 use crate::proto::http::cluster::key_file_warning;
+use crate::proto::modules::NO_VIDEO_ROOMS;
 use crate::proto::options::env::{Variables, unused_proxy_warning};
 
 /// Runs `bot` for every caller until the process is asked to stop.
@@ -204,19 +205,7 @@ fn cluster_key_warning(config: &Config) -> Option<String> {
 
 /// Returns warnings about unprotected endpoints and about calls that cannot succeed.
 fn exposures(config: &Config, doctor: bool) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if config.videoroom.dialin && !config.bot_enters_rooms {
-        warnings.push(format!(
-            "`--dialin` with a built-in bot accepts no calls: {NO_VIDEO_ROOMS}"
-        ));
-    }
-    if config.creates_rooms_for_pages() {
-        warnings.push(
-            "VIDEOROOM_API_KEY is set without `--allowed-origins` and `--api-key`: any web page in a browser that reaches \
-             this runner can create video rooms, which cost money, and read their tokens"
-                .into(),
-        );
-    }
+    let mut warnings = crate::proto::modules::warnings(config);
     if let Some(bot) = config.of_bots().find(|bot| bot.anyone_can_spend()) {
         warnings.push(format!(
             "`--bot {}` without `--allowed-origins` and `--api-key`: any web page in a browser that reaches this runner \
@@ -226,13 +215,6 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
     }
     // The doctor has a line of its own for it.
     warnings.extend(config.open_access_warning().filter(|_| !doctor));
-    if config.videoroom.dialin && !config.has_public_name() {
-        warnings.push(
-            "`--dialin` without `--proxy HOST`: webhook requests to a public host name are refused with 421; set the name \
-             with `--proxy` or `--allowed-hosts`"
-                .into(),
-        );
-    }
     warnings
 }
 

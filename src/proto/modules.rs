@@ -7,7 +7,7 @@ use crate::assistant::options::AssistantOptions;
 use crate::calls::options::CallsOptions;
 use crate::config::Config;
 use crate::daily::options::DailyOptions;
-pub use crate::daily::options::NO_PCM;
+pub use crate::daily::options::{NO_PCM, NO_VIDEO_ROOMS};
 use crate::features::Feature;
 use crate::http::endpoint::ModuleEndpoint;
 #[cfg(feature = "call")]
@@ -181,6 +181,9 @@ pub struct StartFields {
 }
 
 impl StartFields {
+    /// The members that ask for something beside the session with `true`.
+    pub const WISHES: [&str; 2] = [daily::start::CREATE, webrtc::start::DEFAULT_ICE];
+
     /// Takes the members, in the order in which a 422 lists their problems.
     pub fn take(fields: &mut ObjectReader) -> Self {
         let create = daily::start::take_create(fields);
@@ -228,6 +231,12 @@ impl StartFields {
             _ => true,
         }
     }
+}
+
+/// Returns warnings about calls of modules that cannot succeed, and about what strangers can ask of
+/// them.
+pub fn warnings(config: &Config) -> Vec<String> {
+    daily::options::warnings(config)
 }
 
 /// Rejects one UDP port for two transports.

@@ -19,6 +19,7 @@ use crate::proto::caller::provider_webhook;
 use crate::proto::caller::socket_protocol::SocketProtocol;
 use crate::proto::caller::target::{self, CallTarget};
 use crate::proto::caller::telephone::TelephoneStream;
+use crate::proto::http::start::start_body;
 use crate::proto::server::rest::{RestBody, RestMethod, RestRequest};
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::set_up::{CallWebhook, is_unsigned};
@@ -134,12 +135,7 @@ async fn call_webhook(
 /// # Errors
 /// A sentence for the user.
 pub async fn start(base: &str, transport: Transport, key: Option<&Secret>) -> Result<Option<Bytes>, String> {
-    let response = post(
-        &format!("{base}/start"),
-        RestBody::json(&target::start_body(transport)),
-        key,
-    )
-    .await?;
+    let response = post(&format!("{base}/start"), RestBody::json(&start_body(transport)), key).await?;
     match response.status {
         200 => Ok(Some(response.body)),
         404 | 405 => Ok(None),

@@ -197,16 +197,6 @@ impl CallTarget {
     }
 }
 
-/// Returns the body of `POST /start` for a transport.
-pub fn start_body(transport: Transport) -> Value {
-    // Pipecat's runner has no other name of rooms.
-    let name = match transport.has_rooms() {
-        true => transport.common_name(),
-        false => transport.name(),
-    };
-    json!({"transport": name, "createDailyRoom": false, "enableDefaultIceServers": false})
-}
-
 /// Returns the URL of the WebSocket from the response of `/start`.
 ///
 /// # Errors

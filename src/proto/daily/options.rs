@@ -8,6 +8,7 @@ use data_encoding::BASE64;
 
 use super::config::Videoroom;
 use crate::aliases::StartNames;
+use crate::config::Config;
 use crate::features::Feature;
 use crate::options::env::Variables;
 use crate::options::values::{all_names, base, credential, url, wrong};
@@ -25,6 +26,10 @@ pub struct DailyOptions {
 
 /// Why a bot has no audio as PCM in a room.
 pub const NO_PCM: &str = "`--bot-audio pcm` cannot be used with Daily: the bot joins the room itself";
+
+/// Why the built-in bots do not run in rooms, and what to do instead.
+pub const NO_VIDEO_ROOMS: &str = "a video room is entered with its provider's own library, whose protocol is closed; give the \
+                                  runner a bot that has it, a program after `--` or one of your own";
 
 impl DailyOptions {
     /// Returns the transport: that of `-t`, or Daily with `--direct`.
@@ -133,6 +138,32 @@ fn room_url(variables: &Variables, name: &'static str) -> Result<Option<String>,
         Some(url) if url.path.is_empty() => Err(UsageError::value(name, &url.text, wants)),
         url => Ok(url.map(|url| url.text)),
     }
+}
+
+/// Returns warnings about dial-in calls that cannot succeed, and about rooms that any page can
+/// create.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if config.videoroom.dialin && !config.bot_enters_rooms {
+        warnings.push(format!(
+            "`--dialin` with a built-in bot accepts no calls: {NO_VIDEO_ROOMS}"
+        ));
+    }
+    if config.creates_rooms_for_pages() {
+        warnings.push(
+            "VIDEOROOM_API_KEY is set without `--allowed-origins` and `--api-key`: any web page in a browser that reaches \
+             this runner can create video rooms, which cost money, and read their tokens"
+                .into(),
+        );
+    }
+    if config.videoroom.dialin && !config.has_public_name() {
+        warnings.push(
+            "`--dialin` without `--proxy HOST`: webhook requests to a public host name are refused with 421; set the name \
+             with `--proxy` or `--allowed-hosts`"
+                .into(),
+        );
+    }
+    warnings
 }
 
 fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<SecretBytes>, UsageError> {
@@ -268,6 +299,31 @@ mod tests {
             let message = video(&[(name, value)]).expect_err("a usage error");
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
         }
+    }
+
+    /// Each setting that mends a warning removes that one alone.
+    #[test]
+    fn warns_of_calls_that_fail_and_of_rooms_for_any_page() {
+        let mut config = Config::default();
+        assert_eq!(warnings(&config), Vec::<String>::new());
+        config.videoroom.dialin = true;
+        config.videoroom.key = Some(Secret::new("k1"));
+        let about = |config: &Config| {
+            let warned = warnings(config);
+            ["built-in bot", "VIDEOROOM_API_KEY", "`--proxy HOST`"].map(|words| {
+                let mut found = warned.iter().filter(|warning| warning.contains(words));
+                found.next().is_some()
+            })
+        };
+        assert_eq!(about(&config), [false, true, true]);
+        config.bot_enters_rooms = false;
+        assert_eq!(about(&config), [true, false, true]);
+        config.proxy = Some("bots.example.net".into());
+        assert_eq!(about(&config), [true, false, false]);
+        config.bot_enters_rooms = true;
+        assert_eq!(about(&config), [false, true, false]);
+        config.api_key = Some(Secret::new("k2"));
+        assert_eq!(about(&config), [false; 3]);
     }
 
     #[test]

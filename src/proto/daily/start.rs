@@ -12,9 +12,12 @@ pub struct RoomFields {
     pub properties: RoomRequest,
 }
 
+/// The member that asks for a room.
+pub const CREATE: &str = "createVideoroomRoom";
+
 /// Takes whether the request asks for a room.
 pub fn take_create(fields: &mut ObjectReader) -> bool {
-    fields.flag("createVideoroomRoom").unwrap_or(false)
+    fields.flag(CREATE).unwrap_or(false)
 }
 
 /// Takes the properties of the room and of its token.

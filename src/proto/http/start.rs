@@ -8,8 +8,9 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::aliases::{self, Area};
 use crate::bots::{self, BotChoice};
 use crate::config::Config;
 use crate::features::MissingFeature;
@@ -242,6 +243,21 @@ pub(super) fn startable_transports(config: &Config) -> Vec<Transport> {
     served_transports(config)
         .filter(|transport| transport.in_this_build())
         .collect()
+}
+
+/// Returns the body of a request for a session of this transport alone.
+pub fn start_body(transport: Transport) -> Value {
+    // Pipecat's runner knows rooms and members by their aliases alone.
+    let name = match transport.has_rooms() {
+        true => transport.common_name(),
+        false => transport.name(),
+    };
+    let mut body = json!({"transport": name});
+    for wish in StartFields::WISHES {
+        let aliases = aliases::aliases(Area::JsonKey, wish);
+        body[aliases.first().copied().unwrap_or(wish)] = false.into();
+    }
+    body
 }
 
 #[cfg(test)]

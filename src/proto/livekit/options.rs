@@ -123,7 +123,7 @@ fn worker(
     match transport {
         _ if is_direct => {
             return Err(UsageError::Combination(
-                "`--direct` runs one bot in a Daily room and cannot be used with `--register`".into(),
+                "`--direct` runs one bot in one room and cannot be used with `--register`".into(),
             ));
         }
         Some(other) if other != Transport::Mediaroom => {

@@ -11,9 +11,12 @@ use crate::server::body::ObjectReader;
 /// The public STUN server that `enableDefaultIceServers` adds, as in Pipecat.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
 
+/// The member that asks for a public STUN server.
+pub const DEFAULT_ICE: &str = "enableDefaultIceServers";
+
 /// Takes whether the client asks for a public STUN server.
 pub fn take_default_ice(fields: &mut ObjectReader) -> bool {
-    fields.flag("enableDefaultIceServers").unwrap_or(false)
+    fields.flag(DEFAULT_ICE).unwrap_or(false)
 }
 
 /// Returns the ICE servers for the client: the configured ones, else the public one if the client

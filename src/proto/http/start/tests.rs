@@ -33,6 +33,25 @@ fn start(text: &str) -> Result<Value, StartRequestError> {
     body_of(&config(None), Transport::WebRtc, text)
 }
 
+/// A caller asks for its session alone, by names that Pipecat's runner knows.
+#[test]
+fn the_request_of_a_caller_wishes_for_nothing_else() {
+    for (transport, name) in [
+        (Transport::WebRtc, "webrtc"),
+        (Transport::Videoroom, "daily"),
+        (Transport::Mediaroom, "livekit"),
+        (Transport::WebSocket, "websocket"),
+    ] {
+        let body = start_body(transport);
+        assert_eq!(
+            body,
+            json!({"transport": name, "createDailyRoom": false, "enableDefaultIceServers": false})
+        );
+        let plan = plan(&config(None), body.to_string().as_bytes()).expect("a plan");
+        assert_eq!((plan.transport, plan.fields), (transport, StartFields::default()));
+    }
+}
+
 #[test]
 fn a_trace_reaches_the_body() {
     let with_trace = json!({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"});
