@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::assistant::report::AssistantCount;
+use crate::audio::codec::Codec;
 use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
 use crate::features::Feature;
@@ -72,9 +73,6 @@ fn refusal_index(refusal: &SessionRefusal) -> usize {
     }
 }
 
-/// Labels of codecs: their names.
-const CODECS: [&str; 3] = ["Opus", "PCMU", "PCMA"];
-
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 const ANSWER: HistogramBounds = ms([1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000]);
@@ -96,7 +94,7 @@ struct TransportMetrics {
 #[derive(Default)]
 pub struct RunnerMetrics {
     rows: [TransportMetrics; Transport::OF_SESSIONS.len()],
-    codecs: [AtomicU64; CODECS.len()],
+    codecs: [AtomicU64; Codec::ALL.len()],
     refused: [AtomicU64; REFUSALS.len()],
     responses: [AtomicU64; CLASSES.len()],
     answer: Histogram,
@@ -146,7 +144,7 @@ impl RunnerMetrics {
 
     /// Records a WebRTC connection with the codec of this name.
     pub fn codec_negotiated(&self, codec: &str) {
-        if let Some(at) = CODECS.iter().position(|name| *name == codec) {
+        if let Some(at) = Codec::ALL.iter().position(|known| known.name() == codec) {
             self.codecs[at].fetch_add(1, Relaxed);
         }
     }
@@ -172,8 +170,8 @@ impl RunnerMetrics {
             MetricKind::Counter,
             "Callers that were connected over WebRTC, by the codec that they speak.",
         );
-        for (codec, count) in CODECS.iter().zip(&self.codecs) {
-            text.sample(&[("codec", codec)], count.load(Relaxed));
+        for (codec, count) in Codec::ALL.iter().zip(&self.codecs) {
+            text.sample(&[("codec", codec.name())], count.load(Relaxed));
         }
         text.family(
             "edge_runner_offers_refused_total",

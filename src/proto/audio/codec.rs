@@ -31,6 +31,25 @@ impl Codec {
         }
     }
 
+    /// Returns the encoding as in `a=rtpmap`: the name, the clock, and channels if there are two.
+    pub fn encoding(self) -> &'static str {
+        match self {
+            // RFC 7587 section 7: always these numbers.
+            Codec::Opus => "opus/48000/2",
+            Codec::G711(Law::Mu) => "PCMU/8000",
+            Codec::G711(Law::A) => "PCMA/8000",
+        }
+    }
+
+    /// Returns the payload type that needs no `a=rtpmap`, by RFC 3551 section 6.
+    pub fn static_payload_type(self) -> Option<u8> {
+        match self {
+            Codec::Opus => None,
+            Codec::G711(Law::Mu) => Some(0),
+            Codec::G711(Law::A) => Some(8),
+        }
+    }
+
     /// Returns the rate of the RTP clock in hertz.
     pub fn clock_hz(self) -> u32 {
         match self {
@@ -92,5 +111,11 @@ mod tests {
     fn names_are_those_of_the_iana_registry() {
         assert_eq!(Codec::ALL.map(Codec::name), ["Opus", "PCMU", "PCMA"]);
         assert_eq!(Codec::G711(Law::A).to_string(), "PCMA");
+        for codec in Codec::ALL {
+            let head = format!("{codec}/{}", codec.clock_hz());
+            let channels = codec.encoding().get(head.len()..).expect("ASCII");
+            assert!(codec.encoding()[..head.len()].eq_ignore_ascii_case(&head), "{codec}");
+            assert_eq!(channels, if codec == Codec::Opus { "/2" } else { "" });
+        }
     }
 }

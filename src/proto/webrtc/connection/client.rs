@@ -278,9 +278,9 @@ fn own_addresses(setup: &ConnectionSetup<'_>, local: &[SocketAddr]) -> Vec<Socke
 }
 
 fn no_supported_codec() -> NegotiationError {
-    let [opus, pcmu, pcma] = Codec::ALL;
     NegotiationError::BadDescription(format!(
-        "the offer has no audio with a codec that is spoken here: {opus} (opus/48000/2), {pcmu} or {pcma} (8000 Hz)"
+        "the offer has no audio with a codec that is spoken here: {}",
+        Codec::ALL.map(Codec::encoding).join(", ")
     ))
 }
 

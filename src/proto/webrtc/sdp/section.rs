@@ -12,7 +12,6 @@ use str0m::media::Mid;
 use super::extensions::{MID_URI, extension_id};
 use super::{SdpError, excerpt, payload_type, push_line, split_attribute};
 use crate::audio::codec::Codec;
-use crate::audio::g711::Law;
 use crate::limits::SDP_MID_BYTES_MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -267,8 +266,9 @@ impl<'a> MediaSection<'a> {
     fn normalized_opus(&self, attribute: &str) -> Option<String> {
         let (payload_type, codec) = attribute.strip_prefix("rtpmap:")?.split_once(' ')?;
         let name = codec.split('/').next()?;
-        let is_other = self.media == MediaType::Audio && name.eq_ignore_ascii_case("opus") && codec != OPUS;
-        is_other.then(|| format!("rtpmap:{payload_type} {OPUS}"))
+        let opus = Codec::Opus.encoding();
+        let is_other = self.media == MediaType::Audio && name.eq_ignore_ascii_case("opus") && codec != opus;
+        is_other.then(|| format!("rtpmap:{payload_type} {opus}"))
     }
 }
 
@@ -276,9 +276,6 @@ impl<'a> MediaSection<'a> {
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]".contains(&byte)
 }
-
-/// The standard name of Opus.
-const OPUS: &str = "opus/48000/2";
 
 /// Payload types that are known without `a=rtpmap`: PCMU, PCMA, G722, CN (RFC 3551 section 6).
 const STATIC_PAYLOAD_TYPES: [u8; 4] = [0, 8, 9, 13];
@@ -290,11 +287,8 @@ pub fn codec_of(payload_type: u8, encoding: Option<&str>) -> Option<Codec> {
 
 /// Returns the codec of a payload type without `a=rtpmap`.
 fn static_codec(payload_type: u8) -> Option<Codec> {
-    match payload_type {
-        0 => Some(Codec::G711(Law::Mu)),
-        8 => Some(Codec::G711(Law::A)),
-        _ => None,
-    }
+    let mut codecs = Codec::ALL.into_iter();
+    codecs.find(|codec| codec.static_payload_type() == Some(payload_type))
 }
 
 /// Returns the codec of an `rtpmap`, if its rate and channels are supported. Opus is recognized by

@@ -141,10 +141,7 @@ impl AnswerText {
 
     fn audio(&mut self, audio: &AcceptedAudio) {
         let (number, stream, track) = (audio.payload_type, &audio.stream, &audio.track);
-        let encoding = match audio.codec {
-            Codec::Opus => "opus/48000/2".to_owned(),
-            other => format!("{}/{}", other.name(), other.clock_hz()),
-        };
+        let encoding = audio.codec.encoding();
         self.line(format_args!("a=rtpmap:{number} {encoding}"));
         if audio.has_transport_feedback {
             self.line(format_args!("a=rtcp-fb:{number} transport-cc"));
