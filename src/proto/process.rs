@@ -28,8 +28,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use crate::answered_by::AnsweredBy;
 use crate::call_control::TransferTarget;
+use crate::event::SessionEvent;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 use crate::participant::Participant;
 
@@ -143,27 +143,40 @@ pub fn arguments(common: &CommonArguments<'_>, kind: KindArguments) -> Result<St
     Ok(text)
 }
 
-/// Returns the message for a telephone key.
-pub fn dtmf(digit: char) -> String {
-    json!({"type": "dtmf", "digit": digit}).to_string()
-}
-
 /// Returns the message for a mark that was played or dropped.
 pub fn mark(name: &str, played: bool) -> String {
     json!({"type": "mark", "name": name, "played": played}).to_string()
 }
 
-/// Returns the message for a participant that joined or left the room.
-pub fn participant(who: &Participant, here: bool) -> String {
-    participant_event(if here { "participant-joined" } else { "participant-left" }, who)
+/// Returns the message for an event; `None` for one that programs do not get.
+pub fn event_message(event: SessionEvent) -> Option<String> {
+    let message = match event {
+        SessionEvent::Message(text) => return Some(text),
+        SessionEvent::Mark { name, played } => return Some(mark(&name, played)),
+        SessionEvent::Dtmf(digit) => json!({"type": "dtmf", "digit": digit}),
+        SessionEvent::ParticipantJoined(who) => participant("participant-joined", &who),
+        SessionEvent::ParticipantLeft(who) => participant("participant-left", &who),
+        SessionEvent::ParticipantChanged(who) => participant("participant-changed", &who),
+        SessionEvent::Muted(muted) => json!({"type": "muted", "muted": muted}),
+        SessionEvent::Held => json!({"type": "held"}),
+        SessionEvent::Resumed => json!({"type": "resumed"}),
+        SessionEvent::Speaking { identity, speaking } => {
+            json!({"type": "speaking", "identity": &*identity, "speaking": speaking})
+        }
+        SessionEvent::AnsweredBy(by) => json!({"type": "answered-by", "by": by.label()}),
+        SessionEvent::JoinFailed(why) => json!({"type": "join-failed", "error": why}),
+        // A program finds turns itself, and its WebSocket stays open through an outage.
+        SessionEvent::Joined
+        | SessionEvent::SpeechStarted
+        | SessionEvent::SpeechStopped
+        | SessionEvent::Lost
+        | SessionEvent::Restored
+        | SessionEvent::Left(_) => return None,
+    };
+    Some(message.to_string())
 }
 
-/// Returns the message for a participant whose name or attributes changed.
-pub fn participant_changed(who: &Participant) -> String {
-    participant_event("participant-changed", who)
-}
-
-fn participant_event(kind: &str, who: &Participant) -> String {
+fn participant(kind: &str, who: &Participant) -> Value {
     let mut message = json!({
         "type": kind,
         "identity": &*who.identity,
@@ -175,31 +188,7 @@ fn participant_event(kind: &str, who: &Participant) -> String {
     if let Some(call_data) = who.call_data() {
         message["call_data"] = call_data;
     }
-    message.to_string()
-}
-
-/// The message for a bot when the caller holds the call, and when the caller takes it up again.
-pub const HELD: &str = r#"{"type":"held"}"#;
-pub const RESUMED: &str = r#"{"type":"resumed"}"#;
-
-/// Returns the message for a bot that an administrator of a room has muted, or unmuted.
-pub fn muted(muted: bool) -> String {
-    json!({"type": "muted", "muted": muted}).to_string()
-}
-
-/// Returns the message for who answered a call that the runner dialled.
-pub fn answered_by(by: AnsweredBy) -> String {
-    json!({"type": "answered-by", "by": by.label()}).to_string()
-}
-
-/// Returns the message for a participant that started or stopped speaking.
-pub fn speaking(identity: &str, speaking: bool) -> String {
-    json!({"type": "speaking", "identity": identity, "speaking": speaking}).to_string()
-}
-
-/// Returns the message for a failure to join the room.
-pub fn join_failed(why: &str) -> String {
-    json!({"type": "join-failed", "error": why}).to_string()
+    message
 }
 
 /// Returns the message for what became of a request about the call.

@@ -10,7 +10,7 @@ use super::queues::MediaQueues;
 use super::{LeaveReason, Participant};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::answered_by::AnsweredBy;
-use crate::proto::event;
+use crate::proto::event::SessionEvent;
 
 /// Something that happened in a session. Events arrive in the order in which they happened.
 #[derive(Debug)]
@@ -70,30 +70,53 @@ pub enum Event {
     Left(LeaveReason),
 }
 
-impl From<event::SessionEvent> for Event {
-    fn from(event: event::SessionEvent) -> Self {
-        match event {
-            event::SessionEvent::Joined => Event::Joined,
-            event::SessionEvent::Message(text) => Event::Message(text),
-            event::SessionEvent::Dtmf(key) => Event::Dtmf(key),
-            event::SessionEvent::Mark { name, played } => Event::Mark { name, played },
-            event::SessionEvent::SpeechStarted => Event::SpeechStarted,
-            event::SessionEvent::SpeechStopped => Event::SpeechStopped,
-            event::SessionEvent::ParticipantJoined(who) => Event::ParticipantJoined(who),
-            event::SessionEvent::ParticipantLeft(who) => Event::ParticipantLeft(who),
-            event::SessionEvent::ParticipantChanged(who) => Event::ParticipantChanged(who),
-            event::SessionEvent::Muted(muted) => Event::Muted(muted),
-            event::SessionEvent::Held => Event::Held,
-            event::SessionEvent::Resumed => Event::Resumed,
-            event::SessionEvent::Speaking { identity, speaking } => Event::Speaking { identity, speaking },
-            event::SessionEvent::AnsweredBy(by) => Event::AnsweredBy(by),
-            event::SessionEvent::JoinFailed(why) => Event::JoinFailed(why),
-            event::SessionEvent::Lost => Event::Lost,
-            event::SessionEvent::Restored => Event::Restored,
-            event::SessionEvent::Left(reason) => Event::Left(reason),
+/// Converts each event of a session to the event of the same name, and back.
+macro_rules! same_events {
+    ($($name:ident $(($value:ident))? $({$($field:ident),*})?),* $(,)?) => {
+        impl From<SessionEvent> for Event {
+            fn from(event: SessionEvent) -> Self {
+                match event {
+                    $(SessionEvent::$name $(($value))? $({$($field),*})? => {
+                        Event::$name $(($value))? $({$($field),*})?
+                    })*
+                }
+            }
         }
-    }
+
+        impl Event {
+            /// Returns the event of the session, or the frame of audio.
+            pub(crate) fn without_audio(self) -> Result<SessionEvent, AudioFrame> {
+                match self {
+                    Event::Audio(frame) => Err(frame),
+                    $(Event::$name $(($value))? $({$($field),*})? => {
+                        Ok(SessionEvent::$name $(($value))? $({$($field),*})?)
+                    })*
+                }
+            }
+        }
+    };
 }
+
+same_events!(
+    Joined,
+    Message(text),
+    Dtmf(key),
+    SpeechStarted,
+    SpeechStopped,
+    Mark { name, played },
+    ParticipantJoined(who),
+    ParticipantLeft(who),
+    ParticipantChanged(who),
+    Muted(muted),
+    Held,
+    Resumed,
+    Speaking { identity, speaking },
+    AnsweredBy(by),
+    JoinFailed(why),
+    Lost,
+    Restored,
+    Left(reason),
+);
 
 /// One frame of audio: `i16` mono PCM at [`AudioFrame::rate_hz`], which it dereferences to.
 /// Dropping it gives its buffer back to the session.

@@ -31,6 +31,7 @@ use crate::bot::RunnerArguments;
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST};
 use crate::proto::audio::resample::Resampler;
+use crate::proto::event::SessionEvent;
 use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
 use crate::proto::process::{self, CallRequest, ProgramRequest};
@@ -401,23 +402,14 @@ fn session_over(connection: MediaConnection, backlog: &mut InboundQueue) -> Medi
 
 /// Queues an event for the program. Returns `false` once the session is over.
 fn queue_event(event: Option<Event>, backlog: &mut InboundQueue, hearing: &mut InboundSpeech) -> bool {
-    match event {
-        None | Some(Event::Left(_)) => return false,
-        Some(Event::Audio(frame)) => hearing.push(&frame, frame.rate_hz(), backlog),
-        Some(Event::Message(text)) => queue_message(backlog, &text),
-        Some(Event::Dtmf(digit)) => queue_message(backlog, &process::dtmf(digit)),
-        Some(Event::Mark { name, played }) => queue_message(backlog, &process::mark(&name, played)),
-        Some(Event::ParticipantJoined(who)) => queue_message(backlog, &process::participant(&who, true)),
-        Some(Event::ParticipantLeft(who)) => queue_message(backlog, &process::participant(&who, false)),
-        Some(Event::ParticipantChanged(who)) => queue_message(backlog, &process::participant_changed(&who)),
-        Some(Event::AnsweredBy(by)) => queue_message(backlog, &process::answered_by(by)),
-        Some(Event::Muted(muted)) => queue_message(backlog, &process::muted(muted)),
-        Some(Event::Held) => queue_message(backlog, process::HELD),
-        Some(Event::Resumed) => queue_message(backlog, process::RESUMED),
-        Some(Event::Speaking { identity, speaking }) => queue_message(backlog, &process::speaking(&identity, speaking)),
-        Some(Event::JoinFailed(why)) => queue_message(backlog, &process::join_failed(&why)),
-        // A program finds turns itself, and its WebSocket stays open through an outage.
-        Some(Event::Joined | Event::SpeechStarted | Event::SpeechStopped | Event::Lost | Event::Restored) => {}
+    match event.map(Event::without_audio) {
+        None | Some(Ok(SessionEvent::Left(_))) => return false,
+        Some(Err(frame)) => hearing.push(&frame, frame.rate_hz(), backlog),
+        Some(Ok(event)) => {
+            if let Some(message) = process::event_message(event) {
+                queue_message(backlog, &message);
+            }
+        }
     }
     true
 }

@@ -1,6 +1,8 @@
 //! Tests of the arguments and messages of programs.
 
 use super::*;
+use crate::answered_by::AnsweredBy;
+use crate::event::LeaveReason;
 
 fn common(body: &Value) -> CommonArguments<'_> {
     CommonArguments {
@@ -177,40 +179,53 @@ fn a_request_is_a_message_without_a_label() {
 
 #[test]
 fn messages_for_the_bot_are_json() {
-    assert_eq!(dtmf('7'), r#"{"digit":"7","type":"dtmf"}"#);
+    let text = |event: SessionEvent| event_message(event).expect("a message");
+    assert_eq!(text(SessionEvent::Dtmf('7')), r#"{"digit":"7","type":"dtmf"}"#);
+    assert_eq!(text(SessionEvent::Held), r#"{"type":"held"}"#);
+    assert_eq!(text(SessionEvent::Resumed), r#"{"type":"resumed"}"#);
+    assert_eq!(text(SessionEvent::Message("{}x".into())), "{}x", "unchanged");
     let back: Value = serde_json::from_str(&mark("a\"\n", false)).expect("JSON");
     assert_eq!(back, json!({"type": "mark", "name": "a\"\n", "played": false}));
 
-    let read = |text: String| -> Value { serde_json::from_str(&text).expect("JSON") };
+    let read = |event: SessionEvent| -> Value { serde_json::from_str(&text(event)).expect("JSON") };
     let ann = Participant {
         identity: "User-1\"".into(),
         name: "Ann".into(),
         ..Participant::default()
     };
     assert_eq!(
-        read(participant(&ann, true)),
+        read(SessionEvent::ParticipantJoined(ann.clone())),
         json!({"type": "participant-joined", "identity": "User-1\"", "name": "Ann", "agent": false, "telephone": false, "attributes": {}})
     );
-    assert_eq!(read(participant(&ann, false))["type"], "participant-left");
+    assert_eq!(
+        read(SessionEvent::ParticipantLeft(ann.clone()))["type"],
+        "participant-left"
+    );
     let phone = Participant {
         is_telephone: true,
         attributes: [("sip.phoneNumber".to_owned(), "+15550001111".to_owned())].into(),
         ..ann
     };
-    let changed = read(participant_changed(&phone));
+    let changed = read(SessionEvent::ParticipantChanged(phone));
     assert_eq!(
         (&changed["type"], &changed["call_data"]["from"]),
         (&json!("participant-changed"), &json!("+15550001111"))
     );
-    let by = read(answered_by(AnsweredBy::Machine));
+    let by = read(SessionEvent::AnsweredBy(AnsweredBy::Machine));
     assert_eq!(by, json!({"type": "answered-by", "by": "machine"}));
-    assert_eq!(read(muted(true)), json!({"type": "muted", "muted": true}));
+    assert_eq!(read(SessionEvent::Muted(true)), json!({"type": "muted", "muted": true}));
     assert_eq!(
-        read(speaking("User-1", true)),
+        read(SessionEvent::Speaking {
+            identity: "User-1".into(),
+            speaking: true
+        }),
         json!({"type": "speaking", "identity": "User-1", "speaking": true})
     );
     assert_eq!(
-        read(join_failed("401: wrong")),
+        read(SessionEvent::JoinFailed("401: wrong".into())),
         json!({"type": "join-failed", "error": "401: wrong"})
     );
+    for event in [SessionEvent::Lost, SessionEvent::Left(LeaveReason::Left)] {
+        assert_eq!(event_message(event), None);
+    }
 }
