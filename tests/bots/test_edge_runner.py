@@ -178,8 +178,10 @@ class Callers(unittest.IsolatedAsyncioTestCase):
         self.assertIn("`app-message` of the connection failed: ValueError('not handled')", log.getvalue())
         with self.assertRaisesRegex(AttributeError, "`ice_connection_state`.*SmallWebRTCConnection"):
             caller.ice_connection_state
-        self.assertTrue(session.Session({"transport_type": "telephony_c"}).is_telephone)
-        self.assertEqual(session.Session({"transport_type": "telephony_c"}).transport_type, "plivo")
+        given = {"providers": {"telephony_c": "plivo"}}
+        with mock.patch.dict("os.environ", EDGE_RUNNER_OPTIONS=json.dumps(given)):
+            call = session.Session({"transport_type": "telephony_c"})
+        self.assertEqual((call.is_telephone, call.transport_type), (True, "plivo"))
         self.assertEqual(session.Session({"transport_type": "websocket"}).transport_type, "websocket")
 
 

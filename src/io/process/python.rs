@@ -5,6 +5,7 @@
 //! file, and the bot's own environment needs no package of ours. With `--bot-audio pcm` the
 //! standard input is the audio, and the file runs as it is.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write as _};
@@ -54,8 +55,9 @@ pub fn command(config: &Config, command: &[OsString], folder: Option<&Path>) -> 
     words
 }
 
-/// Returns the variables of the bot: those of the configuration, and options of the runner that a
-/// bot for Pipecat's own runner may read, under their names there.
+/// Returns the variables of the bot: those of the configuration, and for a bot of Pipecat's own
+/// runner options that it may read, under their names there, and the names of the providers of
+/// telephone calls.
 pub fn environment(config: &Config) -> Vec<(String, Secret)> {
     let mut variables = config.bot_environment.clone();
     if package(config).is_some() {
@@ -64,11 +66,16 @@ pub fn environment(config: &Config) -> Vec<(String, Secret)> {
             Host::Address(address) => address.to_string(),
         };
         let folder = config.downloads_dir.as_ref();
+        let providers = Transport::ALL.into_iter().filter_map(Transport::provider);
+        let providers: BTreeMap<_, _> = providers
+            .map(|provider| (provider.wire_name(), provider.vendor()))
+            .collect();
         let options = json!({
             "host": host,
             "port": config.port,
             "transport": config.transport.map(Transport::common_name),
             "downloads_folder": folder.map(|folder| std::path::absolute(folder).unwrap_or(folder.clone())),
+            "providers": providers,
         });
         variables.push((OPTIONS.to_owned(), Secret::new(options.to_string())));
     }
@@ -239,7 +246,13 @@ mod tests {
         let [(name, options)] = &*variables else {
             panic!("one variable");
         };
-        let options: serde_json::Value = serde_json::from_str(options.expose()).expect("JSON");
+        let mut options: serde_json::Value = serde_json::from_str(options.expose()).expect("JSON");
+        let providers = options["providers"].take();
+        assert_eq!(
+            (&providers["telephony_a"], &providers["telephony_d"]),
+            (&json!("twilio"), &json!("exotel"))
+        );
+        options.as_object_mut().expect("an object").remove("providers");
         let expected = json!({"host": "192.0.2.7", "port": 80, "transport": "livekit", "downloads_folder": "/srv/out"});
         assert_eq!((&**name, options), (OPTIONS, expected));
         assert!(environment(&Config::default()).is_empty(), "no file in Python");

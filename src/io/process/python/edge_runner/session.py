@@ -6,9 +6,14 @@ gives to a bot. The media belongs to the transport; a stand-in only passes on to
 
 import asyncio
 import inspect
+import json
+import os
 import sys
 
-PROVIDERS = {"telephony_a": "twilio", "telephony_b": "telnyx", "telephony_c": "plivo", "telephony_d": "exotel"}
+
+def providers():
+    """Returns Pipecat's name of each telephony provider by its name in the arguments; the runner has the table."""
+    return json.loads(os.environ.get("EDGE_RUNNER_OPTIONS", "{}")).get("providers", {})
 
 
 class Session:
@@ -18,8 +23,9 @@ class Session:
         self.kind = arguments.get("kind", "base")
         self.media_url = arguments.get("media_url")
         kind = arguments.get("transport_type")
-        self.transport_type = PROVIDERS.get(kind, kind)
-        self.is_telephone = kind in PROVIDERS
+        known = providers()
+        self.transport_type = known.get(kind, kind)
+        self.is_telephone = kind in known
         self.is_eval = kind == "eval"
         self.transport = None
         """The transport that has the media."""
