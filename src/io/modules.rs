@@ -1,5 +1,5 @@
-//! What the runner asks its modules, by the rows of `MODULES`. A feature that is off has no row: its
-//! routes and plans are rejected by its name.
+//! What the runner asks its modules, by the rows of `MODULES`. A feature that is off has no row:
+//! its routes and plans are rejected by its name.
 
 use std::io;
 use std::sync::Arc;
