@@ -17,9 +17,10 @@ const PRE_ROLL: Duration = Duration::from_secs(1);
 const BEFORE_DETECTION: Duration = Duration::from_millis(200);
 /// Pause after a session, for the echo of its last words.
 const AFTER_SESSION: Duration = Duration::from_secs(1);
-/// A session that fails within this time delays the next one.
+/// A session that fails within this time delays the next one. Where each begins by itself, any end
+/// within it does: a program that ends at once is not started every second.
 const SHORT_SESSION: Duration = Duration::from_secs(10);
-/// Pauses after short sessions that failed one after the other; the last one stays.
+/// Pauses after such sessions, one after the other; the last one stays.
 const PAUSES: [Duration; 5] = [
     AFTER_SESSION,
     Duration::from_secs(2),
@@ -60,7 +61,7 @@ pub struct StartGate {
     pre_roll: VecDeque<i16>,
     /// No session begins earlier.
     not_before: Option<Instant>,
-    failed_sessions: usize,
+    short_sessions: usize,
     /// A line on the terminal, or a key, asks for a session.
     is_asked: bool,
     /// The user has ended the last session: the next one begins with a line.
@@ -81,7 +82,7 @@ impl StartGate {
             detector: SpeechWindow::new(rate_hz),
             pre_roll: VecDeque::new(),
             not_before: None,
-            failed_sessions: 0,
+            short_sessions: 0,
             is_asked: false,
             is_paused: false,
             hears_speech: false,
@@ -122,7 +123,12 @@ impl StartGate {
 
     /// Handles a line on the terminal.
     pub fn handle_line(&mut self) {
-        self.is_asked |= matches!(self.start, LocalStart::Key | LocalStart::Wake) || self.is_paused;
+        self.is_asked |= match self.start {
+            LocalStart::Key | LocalStart::Wake => true,
+            // It ends a pause.
+            LocalStart::Always => self.is_paused || self.not_before.is_some(),
+            LocalStart::Speech => self.is_paused,
+        };
     }
 
     /// Handles a key that begins a session, whatever else does.
@@ -143,12 +149,16 @@ impl StartGate {
     pub fn handle_session_end(&mut self, began: Instant, end: SessionEnd, now: Instant) {
         self.handle_silence();
         self.is_paused = end == SessionEnd::User && self.start == LocalStart::Always;
+        let delays_next = match self.start {
+            LocalStart::Always => end != SessionEnd::User,
+            LocalStart::Speech | LocalStart::Key | LocalStart::Wake => end.is_failure(),
+        };
         let is_short = now.saturating_duration_since(began) < SHORT_SESSION;
-        self.failed_sessions = match is_short && end.is_failure() {
-            true => self.failed_sessions + 1,
+        self.short_sessions = match is_short && delays_next {
+            true => self.short_sessions + 1,
             false => 0,
         };
-        let pause = PAUSES[self.failed_sessions.min(PAUSES.len() - 1)];
+        let pause = PAUSES[self.short_sessions.min(PAUSES.len() - 1)];
         // A person at a terminal decides alone, and knows what came before.
         let pause = if self.start == LocalStart::Key {
             Duration::ZERO

@@ -76,6 +76,30 @@ fn sessions_that_fail_pause_longer_and_longer() {
     assert_eq!(gate.poll_timeout(), Some(now + SHORT_SESSION + AFTER_SESSION));
 }
 
+/// With `always` nothing but the pause delays the next session: a program that ends at once, with
+/// whatever code, is not started every second. What the user ends says nothing about the bot.
+#[test]
+fn short_sessions_that_begin_by_themselves_pause_however_they_end() {
+    for reason in LeaveReason::ALL {
+        let mut now = Instant::now();
+        let mut gate = StartGate::new(LocalStart::Always, RATE_HZ);
+        let mut pauses = Vec::new();
+        for _ in 0..5 {
+            gate.handle_audio(&[0; 160]);
+            assert!(gate.poll_start(now).is_some(), "{reason}");
+            gate.handle_session_end(now, SessionEnd::Left(reason), now);
+            let at = gate.poll_timeout().expect("a pause");
+            pauses.push((at - now).as_secs());
+            now = at;
+        }
+        assert_eq!(pauses, [2, 5, 10, 30, 30], "{reason}");
+        gate.handle_line();
+        assert!(gate.poll_start(now - S).is_some(), "a line does not wait");
+        gate.handle_session_end(now, SessionEnd::User, now);
+        assert_eq!(gate.poll_timeout(), Some(now + AFTER_SESSION));
+    }
+}
+
 /// A bot that hangs up, and a wake word that no words follow, are no failures: the next word
 /// begins a session as soon as the echo is over.
 #[test]
