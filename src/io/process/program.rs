@@ -196,20 +196,20 @@ impl Program {
         Ok((waiting, UnixStream::from_std(ours)?))
     }
 
-    /// Takes a process that was forked for a call.
+    /// Takes a process that was forked for a call, the leader of this group.
     pub fn of_forked(
-        pid: u32,
+        group: ProcessGroup,
         ended: oneshot::Receiver<ExitStatus>,
         parent: Arc<dyn Send + Sync>,
         log: impl Future<Output = String> + Send + 'static,
     ) -> Program {
-        log::debug!("the bot is process {pid}");
+        log::debug!("the bot is process {}", group.id());
         let leader = Leader::Forked(ForkedChild {
             ended: Some(ended),
             status: None,
             _parent: parent,
         });
-        Program::with_log((pid, leader), None, log)
+        Program::with_log((group, leader), None, log)
     }
 
     /// Starts a command that reads and writes lines of text. Its stderr is logged at DEBUG.
@@ -248,11 +248,12 @@ impl Program {
             Some(session_id) => logging::in_session_sync(session_id, started),
             None => started(),
         }
-        Program::with_log((id, Leader::Own(Box::new(child))), Some(owner), log)
+        let group = ProcessGroup::from_leader(id);
+        Program::with_log((group, Leader::Own(Box::new(child))), Some(owner), log)
     }
 
     fn with_log(
-        (id, leader): (u32, Leader),
+        (group, leader): (ProcessGroup, Leader),
         owner: Option<ChildOwner>,
         log: impl Future<Output = String> + Send + 'static,
     ) -> Program {
@@ -264,7 +265,7 @@ impl Program {
         let mut output_log = JoinSet::new();
         output_log.spawn(tasks::boxed(log));
         Program {
-            group: ProcessGroup::from_leader(id),
+            group,
             leader,
             _owner: owner,
             output_log,

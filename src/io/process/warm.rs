@@ -552,7 +552,8 @@ struct Children {
 
 /// What a call waits for.
 struct Child {
-    started: Option<oneshot::Sender<u32>>,
+    /// Takes the child's group, which is killed if the call ends before it has taken it.
+    started: Option<oneshot::Sender<ProcessGroup>>,
     ended: oneshot::Sender<ExitStatus>,
 }
 
@@ -632,13 +633,13 @@ impl Parent {
             drop(is_torn);
             has_started.await.ok()
         };
-        let pid = timeout(PROCESS_FORK_WITHIN, fork).await.ok().flatten();
-        let Some(pid) = pid else {
+        let group = timeout(PROCESS_FORK_WITHIN, fork).await.ok().flatten();
+        let Some(group) = group else {
             lock(&self.children.calls).remove(&call);
             return None;
         };
         let log = logging::in_session(session_id.clone(), async move { output_log::run(stdout, stderr).await });
-        Some(Program::of_forked(pid, has_ended, self, log))
+        Some(Program::of_forked(group, has_ended, self, log))
     }
 }
 
@@ -647,11 +648,11 @@ impl Children {
         let mut calls = lock(&self.calls);
         match message {
             WarmMessage::Started { call, pid } => {
+                let group = ProcessGroup::from_leader(pid);
                 let started = calls.get_mut(&call).and_then(|child| child.started.take());
-                if started.is_none_or(|started| started.send(pid).is_err()) {
+                if started.is_none_or(|started| started.send(group).is_err()) {
                     // The call has ended by now, and the group is killed.
                     calls.remove(&call);
-                    drop(ProcessGroup::from_leader(pid));
                 }
             }
             WarmMessage::Refused { call, error } => {
@@ -801,3 +802,6 @@ fn stamp_of(file: &Path) -> Stamp {
     let found = std::fs::metadata(file).ok()?;
     Some((found.modified().ok()?, found.len()))
 }
+
+#[cfg(test)]
+mod tests;
