@@ -229,19 +229,15 @@ impl<W: AsFd> LogDescriptor<W> {
 }
 
 /// Opens the terminal of a descriptor once more, so that writes do not wait.
-#[cfg(target_os = "linux")]
 fn opened_again(terminal: BorrowedFd<'_>) -> Option<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
-    use std::os::fd::AsRawFd as _;
-    let path = format!("/proc/self/fd/{}", terminal.as_raw_fd());
+    #[cfg(target_os = "linux")]
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&terminal));
+    // Elsewhere a path below `/dev/fd` shares the description.
+    #[cfg(not(target_os = "linux"))]
+    let path = rustix::termios::ttyname(terminal, Vec::new()).ok()?;
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     open(path, flags, Mode::empty()).ok()
-}
-
-/// A descriptor of `/dev/fd` shares the description here.
-#[cfg(not(target_os = "linux"))]
-fn opened_again(_terminal: BorrowedFd<'_>) -> Option<OwnedFd> {
-    None
 }
 
 impl<W: AsFd> LogTarget for LogDescriptor<W> {
