@@ -225,6 +225,7 @@ scripts() {
     python3 tests/check/test_common.py
     python3 tests/check/test_sizes.py
     python3 tests/check/test_builder_kubernetes.py
+    python3 tests/check/test_workflows.py
     python3 tests/peers/test_checks.py
     [ "$(uname)" != Linux ] || python3 tests/check/test_preloaded.py
     python3 tests/bots/test_edge_bot.py
