@@ -118,7 +118,7 @@ class Lanes(unittest.TestCase):
             code, output = self.run_lanes("together 'calls'\njudge_alone", stages)
             self.assertEqual((code, self.last(output)), expected, output)
 
-    def test_three_processes_share_the_checks_of_a_stage(self):
+    def test_processes_share_the_checks_of_a_stage(self):
         program = self.folder / "program.py"
         program.write_text(f"import sys, time\nsys.path.append({str(HERE.parent / 'peers')!r})\nfrom checks import left, show\n"
                            "for name in left('abcdef'):\n    time.sleep(0.01)\n    show(f'PASS {name}: x')\n")

@@ -18,6 +18,7 @@ prints, PostgreSQL, and as `--shared` a program with the feature `scale`. Otherw
 
 import base64
 import concurrent.futures
+import fcntl
 import functools
 import glob
 import gzip
@@ -751,7 +752,9 @@ class Cloud:
     KEY = "sk_clock_0123456789abcdef"
 
     def __init__(self, binary, data, *args, variables=None):
-        self.log = tempfile.TemporaryFile("a+")
+        self.log = tempfile.TemporaryFile("w+")
+        # The service appends, for it shares the position that reading moves. The mode of a file without a name does not say so.
+        fcntl.fcntl(self.log, fcntl.F_SETFL, fcntl.fcntl(self.log, fcntl.F_GETFL) | os.O_APPEND)
         self.process = subprocess.Popen(
             [binary, "cloud", "serve", "--port", "0", "--data-dir", data, "--min-free", "0", *args, "--", "sh", "-c",
              'cp "$BUILD_FILE" "$BUILD_OUT/image"'],

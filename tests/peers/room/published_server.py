@@ -37,7 +37,7 @@ class PublishedServer:
         for name, value in (settings or {}).items():
             self.config[name] = {**self.config.get(name, {}), **value}
         self.url = f"ws://{address if '--address' in args else '127.0.0.1'}:{PORT}"
-        self.log = tempfile.NamedTemporaryFile("a+", prefix="livekit-server-")
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="livekit-server-")
         self.start()
 
     def start(self):

@@ -26,7 +26,7 @@ class Server:
 
     def __init__(self, binary, *args):
         self.binary, self.args = binary, args
-        self.log = tempfile.NamedTemporaryFile("a+", prefix="media-room-")
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="media-room-")
         self.url = self.start()
 
     def start(self, *more):

@@ -101,7 +101,7 @@ class Process:
     """A program beside the runner."""
 
     def __init__(self, command, env):
-        self.log = tempfile.NamedTemporaryFile("a+", prefix="room-process-")
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="room-process-")
         self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **env}, start_new_session=True)
 
