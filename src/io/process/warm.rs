@@ -111,7 +111,7 @@ enum Offer {
 
 impl WarmState {
     fn has_changed(&self) -> bool {
-        self.files.iter().any(|(file, stamp)| stamp_of(file) != *stamp)
+        have_changed(&self.files)
     }
 
     fn is_needed(&self, waiting_max: usize) -> bool {
@@ -370,11 +370,15 @@ async fn keep(shared: Arc<WarmShared>) {
     }
 }
 
-/// Notices changes of files between calls.
+/// Notices changes of files between calls. A thread of its own looks at the files: those of a
+/// network take their time, in which calls would stand still.
 async fn look(shared: Arc<WarmShared>) {
     loop {
         sleep(PROCESS_WARM_LOOK).await;
-        shared.notice_changes();
+        let files = lock(&shared.state).files.clone();
+        if tasks::blocking(move || have_changed(&files)).await.unwrap_or(false) {
+            shared.notice_changes();
+        }
     }
 }
 
@@ -796,6 +800,10 @@ fn stamped(files: impl IntoIterator<Item = PathBuf>) -> Vec<(PathBuf, Stamp)> {
         (file, stamp)
     };
     files.into_iter().map(stamp).collect()
+}
+
+fn have_changed(files: &[(PathBuf, Stamp)]) -> bool {
+    files.iter().any(|(file, stamp)| stamp_of(file) != *stamp)
 }
 
 fn stamp_of(file: &Path) -> Stamp {
