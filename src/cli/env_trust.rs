@@ -14,10 +14,10 @@
 //! sets a secret: both must come from the same place. For the runner's own variables it is known
 //! which secret goes where. For those of bots it is not, so any secret of the process counts. This
 //! machine is no host to guard against. Of the runner's options, a fourth kind hands out what is
-//! not the file's: secrets of the environment to bots, and files outside of the working directory
-//! to services and clients. Everything else passes, since bots have settings of any name: no list
-//! has every variable that makes some program load code. Source: `unsecvars.h` of glibc, ld.so(8),
-//! and the manuals of the interpreters and libraries.
+//! not the file's: secrets of the environment to bots, files outside of the working directory to
+//! services and clients, and what a sandbox hides to programs. Everything else passes, since bots
+//! have settings of any name: no list has every variable that makes some program load code. Source:
+//! `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters and libraries.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -203,8 +203,11 @@ const SOUND_CARDS: &[&str] = &["default", "hw", "kernel", "pipewire", "plughw", 
 /// Variables of the runner that change whom it trusts, by canonical names.
 const OWN_TRUST: &[&str] = &["RUNNER_ACME_ROOT", "RUNNER_SETTINGS"];
 
-/// Ends of names, and names, of the runner's variables whose files are sent to services or served
-/// to clients.
+/// The switch of the sandbox, and the values that turn it off.
+const SANDBOX: (&str, [&str; 4]) = ("RUNNER_SANDBOX", ["false", "0", "no", "off"]);
+
+/// Ends of names, and names, of the runner's variables whose files are sent to services, served to
+/// clients or played to callers.
 const GIVEN_AWAY: &[&str] = &[
     "_API_KEY_FILE",
     "_INSTRUCTIONS_FILE",
@@ -213,6 +216,7 @@ const GIVEN_AWAY: &[&str] = &[
     "_PASSWORD_FILE",
     "RUNNER_PAGE",
     "RUNNER_DOWNLOADS_FOLDER",
+    "RUNNER_BOT_FAILURE_WAV",
 ];
 
 /// Where a text stands in a name.
@@ -535,6 +539,9 @@ fn own_rejection_reason(canonical: &str, value: &str, process: &BTreeMap<String,
     let is_set = |name: &str| process.get(name).is_some_and(|value| !value.trim().is_empty());
     if OWN_TRUST.contains(&canonical) || modules::changes_trust(canonical, is_set) {
         return Some("changes whom the runner trusts".to_owned());
+    }
+    if canonical == SANDBOX.0 && SANDBOX.1.contains(&&*value.trim().to_ascii_lowercase()) {
+        return Some("takes programs out of the sandbox".to_owned());
     }
     if canonical == "RUNNER_PASS_ENV" {
         let passed = value.split([',', ' ']).map(str::trim).find(|name| is_set(name));

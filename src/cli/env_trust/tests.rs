@@ -331,6 +331,9 @@ fn rejects_options_that_trust_others_or_hand_out_what_is_not_of_the_file() {
         "CLOUD_DATABASE_PASSWORD_FILE=/etc/x",
         "RUNNER_PAGE=/",
         "RUNNER_DOWNLOADS_FOLDER=/root",
+        "RUNNER_BOT_FAILURE_WAV=/srv/calls/1.wav",
+        "RUNNER_SANDBOX=false",
+        "RUNNER_SANDBOX= Off",
     ] {
         let (names, warnings) = read(line, &[]);
         assert_eq!(names, [""; 0], "{line}");
@@ -361,6 +364,8 @@ fn rejects_options_that_trust_others_or_hand_out_what_is_not_of_the_file() {
         "RUNNER_API_KEY_FILE=/run/key",
         "DEEPGRAM_API_KEY_FILE=/run/key",
         "RUNNER_PAGE=./page",
+        "RUNNER_BOT_FAILURE_WAV=sorry.wav",
+        "RUNNER_SANDBOX=true",
     ] {
         let name = line.split_once('=').expect("a line").0.to_owned();
         assert_eq!(read(line, &[]), (vec![name], vec![]), "{line}");
