@@ -337,7 +337,7 @@ async fn run_until_signal(
 /// Checks before the first session that programs can run in the sandbox, if they are to.
 fn check_sandbox(config: &Config) -> Result<(), RunError> {
     match config.of_bots().find_map(Sandbox::new) {
-        Some(sandbox) => Ok(sandbox.check()?),
+        Some(sandbox) => Ok(sandbox.check(config.settings_page.as_deref())?),
         None => Ok(()),
     }
 }

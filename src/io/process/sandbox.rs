@@ -44,6 +44,12 @@ pub enum SandboxError {
     Refused(String),
     #[error("`--sandbox`: the working folder {}: {source}", .folder.display())]
     Folder { folder: PathBuf, source: io::Error },
+    #[error(
+        "`--sandbox`: programs may write beside {}, and so change what `--settings page` takes back: move this file to a folder \
+         that programs do not write to",
+        .file.display()
+    )]
+    Settings { file: PathBuf },
 }
 
 /// A change of what the program sees, at its path.
@@ -57,9 +63,13 @@ enum Mount<'a> {
 }
 
 impl Mount<'_> {
-    fn depth(&self) -> usize {
+    fn path(&self) -> &Path {
         let (Mount::Empty(path) | Mount::Writable(path) | Mount::Hidden(path)) = self;
-        path.components().count()
+        path
+    }
+
+    fn depth(&self) -> usize {
+        self.path().components().count()
     }
 }
 
@@ -131,16 +141,31 @@ impl Sandbox {
         mounts
     }
 
-    /// Makes the working folder, and runs a program that does nothing. Blocks, so it is for the
+    /// Returns whether programs may write to the folder of a file.
+    fn may_write_beside(&self, file: &Path) -> bool {
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        let Some(file) = real(file) else { return false };
+        let is_around = |mount: &&Mount<'_>| {
+            real(mount.path()).is_some_and(|path| file.parent().is_some_and(|folder| folder.starts_with(path)))
+        };
+        // The innermost one counts.
+        matches!(self.mounts().iter().rfind(is_around), Some(Mount::Writable(_)))
+    }
+
+    /// Makes the working folder, and runs a program that does nothing. `settings` is the file that
+    /// the settings page changes: what the last start had is beside it. Blocks, so it is for the
     /// start, before the first session.
     ///
     /// # Errors
-    /// [`SandboxError`] if that fails.
-    pub fn check(&self) -> Result<(), SandboxError> {
+    /// [`SandboxError`] if that fails, and if programs may write beside that file.
+    pub fn check(&self, settings: Option<&Path>) -> Result<(), SandboxError> {
         std::fs::create_dir_all(&self.working_dir).map_err(|source| SandboxError::Folder {
             folder: self.working_dir.clone(),
             source,
         })?;
+        if let Some(file) = settings.filter(|file| self.may_write_beside(file)) {
+            return Err(SandboxError::Settings { file: file.to_owned() });
+        }
         let launcher = self.launcher();
         let output = Command::new(&launcher[0])
             .args(&launcher[1..])
@@ -174,6 +199,8 @@ fn forbids_namespaces() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use edge_runner_http::testing::TempDir;
+
     use super::*;
 
     fn sandbox(working_dir: &Path, state_dir: Option<&Path>, hidden: &[&Path]) -> Sandbox {
@@ -241,6 +268,31 @@ mod tests {
         };
         let sandbox = Sandbox::new(&config).expect("it is asked for");
         assert!(words(&sandbox).contains("--tmpfs /usr/share "));
+    }
+
+    /// Otherwise a program could put a file there that the next start takes for the settings of the
+    /// last one.
+    #[test]
+    fn programs_do_not_write_beside_the_file_of_the_settings_page() {
+        let folder = TempDir::new();
+        let (bots, state) = (folder.path("bots"), folder.path("bots/state"));
+        std::fs::create_dir_all(&state).expect("the folder is the test's");
+        let sandbox = sandbox(&bots, Some(&state), &[]);
+        let file = |name: &str| {
+            let file = folder.path(name);
+            std::fs::write(&file, "").expect("the folder is the test's");
+            file
+        };
+        let inside = file("bots/edge-runner.toml");
+        let link = folder.path("link.toml");
+        std::os::unix::fs::symlink(&inside, &link).expect("the folder is the test's");
+        for file in [inside, link] {
+            let refused = sandbox.check(Some(&file)).expect_err("programs write there");
+            assert!(refused.to_string().contains(&*file.display().to_string()), "{refused}");
+        }
+        assert!(!sandbox.may_write_beside(&file("edge-runner.toml")));
+        let hidden = file("bots/state/edge-runner.toml");
+        assert!(!sandbox.may_write_beside(&hidden), "programs see an empty folder");
     }
 
     #[test]
