@@ -26,6 +26,30 @@ fn shown(files: &[(&str, &str)], arguments: &[&str], variables: &[(&str, &str)],
     line.unwrap_or_else(|| panic!("{key} is not in {ended:?}")).to_owned()
 }
 
+/// Who copies a file of the page gets no error, and calls of its provider are hung up and verified.
+#[test]
+fn the_files_of_the_page_have_no_mistake() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/settings.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    let examples = page
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let mut checked = 0;
+    for example in examples {
+        let text = example.replace("/etc/edge-runner/", "");
+        let secrets = ["daily.key", "twilio.token", "openai.key", "crm.key", "service.txt"];
+        let secrets = secrets.map(|name| (name, "0123456789abcdef\n"));
+        let files = [&[(NAME, &*text)][..], &secrets].concat();
+        let variables = [("TWILIO_TOKEN", "0123456789abcdef")];
+        let ended = TestRunner::run_among(&files, &["config", "check", NAME], &variables);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(!ended.stderr.contains("are not hung up"), "{ended:?}");
+        checked += 1;
+    }
+    assert_eq!(checked, 2);
+}
+
 /// The runner starts with what the file says, and a typed option takes precedence.
 #[test]
 fn a_runner_starts_by_its_file() {
