@@ -2,6 +2,7 @@
 
 mod certificates;
 mod chaos;
+mod faults;
 mod links;
 mod logs;
 mod metrics;

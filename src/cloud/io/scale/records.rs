@@ -216,6 +216,11 @@ impl SharedRecords {
     pub async fn list(&self, org: &Org, of: &BuildFilter) -> Result<(Vec<Build>, u64), DatabaseError> {
         const CHOSEN: &str = "FROM build WHERE org = $1 AND ($2::TEXT IS NULL OR status = $2) AND ($3::TEXT IS NULL OR region = $3) \
              AND ($4::TEXT IS NULL OR hash = $4 AND (key = $5 OR sha256 IN (SELECT sha256 FROM upload WHERE org = $1 AND key = $5)))";
+        // PostgreSQL takes no NUL, so no record has one.
+        let mut texts = [&of.region, &of.hash].into_iter().flatten();
+        if texts.any(|text| text.contains('\0')) {
+            return Ok((Vec::new(), 0));
+        }
         let session = self.database.session().await?;
         let status = of.status.map(BuildStatus::name);
         let (org, key) = (org.as_str(), &of.key[..]);
@@ -478,7 +483,7 @@ async fn insert_build(client: &impl Statements, build: &Build) -> Result<(), Dat
         &uri,
         &name,
         &image_size,
-        &build.error,
+        &error_column(build),
         &sha256,
         &key,
     ];
@@ -496,6 +501,11 @@ fn image_columns(build: &Build) -> (Option<&String>, Option<&String>, Option<i64
     (uri, name, build.image.as_ref().map(|image| int(image.size)))
 }
 
+/// Returns why a build failed, without the NUL that a command may print and PostgreSQL refuses.
+fn error_column(build: &Build) -> Option<String> {
+    build.error.as_ref().map(|error| error.replace('\0', "\u{fffd}"))
+}
+
 /// Writes the end of a build, which the caller has locked.
 async fn update_end(tx: &impl Statements, ended: &Build) -> Result<(), DatabaseError> {
     let sql = "UPDATE build SET status = $2, updated_ms = $3, completed_ms = $4, image_uri = $5, image_name = $6, \
@@ -511,7 +521,7 @@ async fn update_end(tx: &impl Statements, ended: &Build) -> Result<(), DatabaseE
         &uri,
         &name,
         &size,
-        &ended.error,
+        &error_column(ended),
     ];
     tx.execute(sql, &values).await?;
     let sql = "UPDATE upload SET ended_ms = GREATEST(ended_ms, $2) WHERE id = $1";
