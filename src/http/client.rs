@@ -19,7 +19,8 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
+    USER_AGENT,
 };
 use hyper_util::rt::TokioIo;
 use rustls_native_certs::CertificateResult;
@@ -236,6 +237,8 @@ pub async fn transfer(request: Transfer<'_>, sink: PieceSink<'_>) -> Result<hype
         message.headers_mut().insert(*name, value);
     }
     if let Some(body) = request.body {
+        // hyper sends none for an empty body, and object stores refuse a `PUT` without.
+        message.headers_mut().insert(CONTENT_LENGTH, body.size.into());
         *message.body_mut() = RequestBody::pieces(body.size, body.next, &moved);
     }
     let (bytes_max, host) = (request.within.body_bytes_max, &target.host);

@@ -344,6 +344,24 @@ async fn a_body_is_sent_piece_by_piece() {
     );
 }
 
+/// An empty body has a length too, without which object stores refuse it.
+#[tokio::test]
+async fn an_empty_body_has_a_length() {
+    let fake = FakeServer::new(vec![answer("200 OK", "")]).await;
+    let url = fake.url("/key");
+    let request = Transfer {
+        method: hyper::Method::PUT,
+        url: &url,
+        headers: &[],
+        body: Some(upload_of(&[], 0)),
+        within: SHORT,
+    };
+    let sent = transfer(request, &mut |_| Ok(())).await.expect("an answer");
+    assert_eq!(sent.status(), hyper::StatusCode::OK);
+    let request = &fake.requests()[0];
+    assert!(request.contains("\r\ncontent-length: 0\r\n"), "{request}");
+}
+
 /// A file that cannot be read, or that shrank, is a local error and is not retried.
 #[tokio::test]
 async fn an_unreadable_body_is_a_local_error() {

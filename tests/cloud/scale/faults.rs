@@ -39,3 +39,14 @@ fn a_command_that_prints_nul_fails() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(reason(&cloud.status(&embedded)).ends_with("no\u{fffd}good"));
 }
+
+/// A store takes an empty image, too.
+#[test]
+fn an_empty_image_is_stored() {
+    let Some(place) = Place::new() else { return };
+    let data = DataDir::new();
+    let cloud = start(&place, &data, &["--", "sh", "-c", r#": > "$BUILD_OUT/i""#]);
+    let id = cloud.build(&context("x"));
+    assert_eq!(cloud.wait_for(&id, "success")["imageSizeBytes"], 0);
+    assert_eq!(place.object(&format!("images/{id}/1/i")), Some(Vec::new()));
+}
