@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -115,6 +115,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// An open transaction, rolled back on drop.
+pub struct Held(Child);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // psql ends with its input.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
     }
 }
 
@@ -250,6 +261,35 @@ impl Place {
         let ran = sql(self.postgres, &self.database, statement);
         assert!(ran.status.success(), "{ran:?}");
         String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+    }
+
+    /// Runs SQL in a transaction, and returns while that is open.
+    pub fn hold(&self, statement: &str) -> Held {
+        let mut command = Command::new(program("psql").expect("it comes with PostgreSQL"));
+        command
+            .args(["-X", "-At", "-v", "ON_ERROR_STOP=1"])
+            .args(connection(self.postgres, &self.database));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut psql = command.spawn().expect("psql runs");
+        let input = psql.stdin.as_mut().expect("it is piped");
+        write!(input, "BEGIN; {statement};\n\\echo held\n").expect("psql reads");
+        let output = BufReader::new(psql.stdout.take().expect("it is piped"));
+        let held = output.lines().map_while(Result::ok).any(|line| line == "held");
+        assert!(held, "{statement}");
+        Held(psql)
+    }
+
+    /// Waits until a session waits for a lock with a statement that begins so.
+    pub fn wait_for_waiting(&self, statement: &str) {
+        let waiting = format!(
+            "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+             AND query LIKE '{statement}%'"
+        );
+        let began = Instant::now();
+        while self.sql(&waiting) == "0" {
+            assert!(began.elapsed() < PATIENCE, "{statement} was to wait");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Returns the keys of objects that begin with a prefix.

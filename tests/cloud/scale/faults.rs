@@ -1,9 +1,12 @@
 //! Faults at one moment of a run, which chaos meets by chance only: a stop, a lost answer, output
 //! that the database does not take.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
-use super::{context, start};
+use super::{context, start, until};
+use crate::cloud::builds::shell;
 use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::runner::TestRunner;
 use crate::support::scale::Place;
@@ -38,6 +41,48 @@ fn a_command_that_prints_nul_fails() {
     let ran = TestRunner::run_with(&["cloud", "import", "--data-dir", path], &place.variables());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(reason(&cloud.status(&embedded)).ends_with("no\u{fffd}good"));
+}
+
+/// I-14: a piece of a log that was written, and whose answer was lost, is written again with what
+/// has come since, and nothing is missing.
+#[test]
+fn a_log_is_whole_after_a_lost_answer() {
+    let Some(place) = Place::new() else { return };
+    let (links, data, gate) = (place.links(), [DataDir::new(), DataDir::new()], DataDir::new());
+    let script = r#"for word in one two three go; do echo "$word"; while [ ! -e "$0/$word" ]; do sleep 0.02; done; done
+        echo image > "$BUILD_OUT/i""#;
+    // No renewal waits for the row.
+    let options = ["--role", "worker", "--lease", "300", "--max-builds", "1"];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let variables = [&links.variables()[..], &[("RUST_LOG", "debug")]].concat();
+    let worker = TestCloud::start_with(&data[1], &shell(&options, script, gate.path()), &variables);
+    let id = api.build(&context("x"));
+    let go_on = |word: &str| fs::write(gate.path().join(word), "").expect("the folder is writable");
+    let has = |word: &str| api.log(&id).contains(&word.to_owned());
+    until("the first line was to be there", || has("one"));
+    let held = place.hold("SELECT id FROM build FOR UPDATE");
+    go_on("one");
+    place.wait_for_waiting("WITH run AS");
+    links.database.stall();
+    drop(held);
+    until("the second line was to be there", || has("two"));
+    go_on("two");
+    worker
+        .runner
+        .wait_for_log("copying its log: the database cannot be reached");
+    links.database.mend();
+    until("the third line was to be there", || has("three"));
+    go_on("three");
+    go_on("go");
+    api.wait_for(&id, "success");
+    let log = api.log(&id);
+    let words = ["one", "two", "three", "go"];
+    let said: Vec<&String> = log.iter().filter(|line| words.contains(&line.as_str())).collect();
+    assert_eq!(said, words, "{log:?}");
+    assert!(
+        log.last().is_some_and(|last| last.contains("the image is i")),
+        "{log:?}"
+    );
 }
 
 /// A store takes an empty image, too.
