@@ -50,6 +50,9 @@ pub trait Backend: Send + Sync {
     /// Returns the number of builds that run here or whose results are being recorded.
     fn busy(&self) -> watch::Receiver<usize>;
 
+    /// Waits, after the stop, until no build is begun or runs here any more.
+    fn ended(&self) -> BackendFuture<'_, ()>;
+
     /// Returns the keys as far as a request needs them, and whether they could be read.
     fn keys<'a>(&'a self, head: &'a Parts) -> BackendFuture<'a, (KeySnapshot<'a>, Result<(), ApiError>)>;
 

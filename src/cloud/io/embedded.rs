@@ -59,6 +59,13 @@ impl Backend for EmbeddedBackend {
         self.builds.busy()
     }
 
+    fn ended(&self) -> BackendFuture<'_, ()> {
+        let mut busy = self.builds.busy();
+        Box::pin(async move {
+            let _ = busy.wait_for(|busy| *busy == 0).await;
+        })
+    }
+
     fn keys<'a>(&'a self, _: &'a Parts) -> BackendFuture<'a, (KeySnapshot<'a>, Result<(), ApiError>)> {
         Box::pin(ready((self.keys.snapshot(), Ok(()))))
     }

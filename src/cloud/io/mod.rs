@@ -147,7 +147,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let ended = async {
         // An error here is a panic that the server has logged.
         let _ = (&mut server).await;
-        let _ = app.backend.busy().wait_for(|busy| *busy == 0).await;
+        app.backend.ended().await;
         supervisor_notified.await;
     };
     wait(ended, within, &mut signals).await?;

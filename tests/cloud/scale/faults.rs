@@ -5,11 +5,29 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{context, start, until};
+use super::{QUICK, context, start, until};
 use crate::cloud::builds::shell;
 use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::runner::TestRunner;
 use crate::support::scale::Place;
+
+/// What a build looks like that an orderly stop gave back: `status|attempt|given_back|has a lease`.
+const GIVEN_BACK: &str = "building|1|1|f";
+
+fn state(place: &Place) -> String {
+    place.sql("SELECT status, attempt, given_back, lease IS NOT NULL FROM build ORDER BY seq DESC LIMIT 1")
+}
+
+/// Stops a worker, and returns when it has noticed.
+fn begin_stop(worker: &TestCloud) {
+    worker.runner.signal("TERM");
+    worker.runner.wait_for_log("SIGTERM: stopping");
+}
+
+fn wait_for_end(mut worker: TestCloud) {
+    let ended = worker.runner.wait();
+    assert!(ended.success(), "{ended}: {}", worker.runner.log());
+}
 
 /// PostgreSQL takes no NUL. A command that prints one and fails ends, and frees its slot; so does
 /// an import of its build. A filter with one finds nothing.
@@ -83,6 +101,27 @@ fn a_log_is_whole_after_a_lost_answer() {
         log.last().is_some_and(|last| last.contains("the image is i")),
         "{log:?}"
     );
+}
+
+/// I-33: a worker that is stopped while it claims a build gives it back.
+#[test]
+fn a_stop_during_a_claim_gives_the_build_back() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new()];
+    place.sql(
+        "CREATE FUNCTION wait() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER commit_waits AFTER UPDATE ON build DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+             WHEN (NEW.attempt > OLD.attempt) EXECUTE FUNCTION wait()",
+    );
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let worker = start(&place, &data[1], &[&["--role", "worker"], &QUICK[..]].concat());
+    let held = place.hold("SELECT pg_advisory_xact_lock(7)");
+    api.build(&context("x"));
+    place.wait_for_waiting("COMMIT");
+    begin_stop(&worker);
+    drop(held);
+    wait_for_end(worker);
+    assert_eq!(state(&place), GIVEN_BACK);
 }
 
 /// A store takes an empty image, too.

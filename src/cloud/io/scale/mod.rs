@@ -101,18 +101,20 @@ async fn start(
     let mut tasks: Vec<(&'static str, BoxedTask)> = Vec::new();
     // A replica without a worker never has a build.
     let mut busy = watch::Sender::new(0).subscribe();
+    // It is closed while no build is claimed here.
+    let (claims, claiming) = watch::channel(());
     if let (Role::Worker | Role::All, Some(command)) = (shared.role, &config.command) {
         let parts = (records.clone(), store.clone(), metrics.clone());
         let worker = Worker::new(config, shared, command, parts, stop.clone());
         let worker = worker.map_err(ScaleError::WorkDir)?;
         busy = worker.busy();
-        tasks.push(("the worker", boxed(worker.clone().run())));
+        tasks.push(("the worker", boxed(worker.clone().run(claims))));
         tasks.push(("the renewal of leases", boxed(worker.clone().renew())));
         tasks.push(("the listener of the database", boxed(worker.listen())));
     }
     let sweeper = SharedSweeper::new(config, records.clone(), store.clone(), metrics.clone());
     tasks.push(("the sweep of records and objects", boxed(sweeper.run(stop))));
-    let service = SharedService::new(config, shared.role, (records, store, metrics.clone()), busy);
+    let service = SharedService::new(config, shared.role, (records, store, metrics.clone()), (claiming, busy));
     Ok((Box::new(service), tasks))
 }
 

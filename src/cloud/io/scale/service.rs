@@ -77,6 +77,8 @@ pub struct SharedService {
     reads: Semaphore,
     /// The last state, and when it was found.
     state: Mutex<Option<(Instant, Option<&'static str>)>>,
+    /// Closed when this replica's worker claims nothing any more.
+    claiming: watch::Receiver<()>,
     /// Running builds of this replica's worker.
     busy: watch::Receiver<usize>,
 }
@@ -86,7 +88,7 @@ impl SharedService {
         config: &CloudConfig,
         role: Role,
         (records, store, metrics): SharedParts,
-        busy: watch::Receiver<usize>,
+        (claiming, busy): (watch::Receiver<()>, watch::Receiver<usize>),
     ) -> SharedService {
         SharedService {
             records,
@@ -101,6 +103,7 @@ impl SharedService {
             pending_max: config.pending_max,
             reads: Semaphore::new(config.uploads_max),
             state: Mutex::default(),
+            claiming,
             busy,
         }
     }
@@ -353,6 +356,14 @@ impl Backend for SharedService {
 
     fn busy(&self) -> watch::Receiver<usize> {
         self.busy.clone()
+    }
+
+    fn ended(&self) -> BackendFuture<'_, ()> {
+        let (mut claiming, mut busy) = (self.claiming.clone(), self.busy.clone());
+        Box::pin(async move {
+            while claiming.changed().await.is_ok() {}
+            let _ = busy.wait_for(|busy| *busy == 0).await;
+        })
     }
 
     fn keys<'a>(&'a self, head: &'a Parts) -> BackendFuture<'a, (KeySnapshot<'a>, Result<(), ApiError>)> {

@@ -168,8 +168,14 @@ impl Worker {
         }
     }
 
-    /// Claims builds while slots are free, until the service stops.
-    pub async fn run(self: Arc<Self>) {
+    /// Claims builds while slots are free, until the service stops. `claims` is dropped when the
+    /// last one has its run.
+    pub async fn run(self: Arc<Self>, claims: watch::Sender<()>) {
+        self.claim_builds().await;
+        drop(claims);
+    }
+
+    async fn claim_builds(self: &Arc<Self>) {
         let mut stop = self.stop.clone();
         let mut was_away = false;
         while !stop.is_set() {
