@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{QUICK, context, start, until};
-use crate::cloud::builds::shell;
+use crate::cloud::builds::{GATED, shell};
 use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::runner::TestRunner;
 use crate::support::scale::Place;
@@ -118,6 +118,24 @@ fn a_stop_during_a_claim_gives_the_build_back() {
     let held = place.hold("SELECT pg_advisory_xact_lock(7)");
     api.build(&context("x"));
     place.wait_for_waiting("COMMIT");
+    begin_stop(&worker);
+    drop(held);
+    wait_for_end(worker);
+    assert_eq!(state(&place), GIVEN_BACK);
+}
+
+/// I-33: so does one that is stopped while it renews its leases.
+#[test]
+fn a_stop_during_a_renewal_gives_the_build_back() {
+    let Some(place) = Place::new() else { return };
+    let (data, gate) = ([DataDir::new(), DataDir::new()], DataDir::new());
+    let options = ["--role", "worker", "--lease", "9", "--build-grace", "0.1"];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let worker = start(&place, &data[1], &shell(&options, GATED, gate.path()));
+    let id = api.build(&context("x"));
+    api.wait_for(&id, "building");
+    let held = place.hold("SELECT id FROM build FOR SHARE");
+    place.wait_for_waiting("UPDATE build SET lease = clock_timestamp()");
     begin_stop(&worker);
     drop(held);
     wait_for_end(worker);

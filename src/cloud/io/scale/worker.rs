@@ -220,11 +220,12 @@ impl Worker {
         let mut pause = self.times.renew_every();
         loop {
             let is_stopping = stop.is_set();
+            if is_stopping {
+                lock(&self.runs).values().for_each(|run| run.stop.set());
+            }
             tokio::select! {
                 () = sleep(pause) => {}
-                () = stop.wait(), if !is_stopping => {
-                    lock(&self.runs).values().for_each(|run| run.stop.set());
-                }
+                () = stop.wait(), if !is_stopping => continue,
             }
             let held: Vec<(Uuid, u32)> = lock(&self.runs).iter().map(|(id, run)| (*id, run.attempt)).collect();
             if held.is_empty() {
@@ -235,7 +236,10 @@ impl Worker {
             }
             let sent = Instant::now();
             let renewal = self.records.renew(&held, self.times.lease);
-            let renewed = timeout(self.times.renew_every(), renewal).await;
+            let renewed = tokio::select! {
+                renewed = timeout(self.times.renew_every(), renewal) => renewed,
+                () = stop.wait(), if !is_stopping => continue,
+            };
             let mut runs = lock(&self.runs);
             let mine = held.iter().filter_map(|(id, attempt)| {
                 let run = runs.get(id).filter(|run| run.attempt == *attempt);
@@ -275,6 +279,8 @@ impl Worker {
     /// Registers a claimed build, and runs it. `last` is the number of its last attempt.
     fn begin(self: &Arc<Self>, build: Build, last: u32, slot: OwnedSemaphorePermit) {
         let (trigger, stop) = Shutdown::channel();
+        let mut runs = lock(&self.runs);
+        // A stop that comes later finds it in `runs`.
         if self.stop.is_set() {
             trigger.set();
         }
@@ -284,10 +290,11 @@ impl Worker {
             stop: trigger,
             is_lost: false,
         };
-        if let Some(mut earlier) = lock(&self.runs).insert(build.id, run) {
+        if let Some(mut earlier) = runs.insert(build.id, run) {
             // Its lease has passed.
             self.lose(&mut earlier, LeaseLoss::Taken);
         }
+        drop(runs);
         self.busy.send_modify(|busy| *busy += 1);
         let worker = self.clone();
         tasks::spawn(async move {
