@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{QUICK, context, start, until};
+use super::{QUICK, context, id_of, start, until};
 use crate::cloud::builds::{GATED, shell};
 use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::runner::TestRunner;
@@ -140,6 +140,49 @@ fn a_stop_during_a_renewal_gives_the_build_back() {
     drop(held);
     wait_for_end(worker);
     assert_eq!(state(&place), GIVEN_BACK);
+}
+
+/// I-33: a worker that is stopped while it fetches an archive or stores an image does not wait for
+/// the store, and gives the build back.
+#[test]
+fn a_stop_does_not_wait_for_the_store() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new(), DataDir::new(), DataDir::new()];
+    let (links, gate) = (place.links(), DataDir::new());
+    let options = ["--role", "worker", "--build-grace", "0.1"];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let upload = api.upload(&context("x"));
+    let builder = start(&place, &data[1], &[&["--role", "worker"], &QUICK[..]].concat());
+    let first = id_of(&api.create(&upload).json());
+    api.wait_for(&first, "success");
+    drop(builder);
+    let start = |data: &DataDir| TestCloud::start_with(data, &shell(&options, GATED, gate.path()), &links.variables());
+    // The archive is known, so that only the worker needs the store.
+    let worker = start(&data[2]);
+    links.store.stall();
+    let other = json!({"uploadId": upload, "region": "local", "buildfilePath": "bot.py"});
+    let fetched = id_of(&api.post("/v1/builds", &other).json());
+    api.wait_for(&fetched, "building");
+    begin_stop(&worker);
+    wait_for_end(worker);
+    assert_eq!(state(&place), GIVEN_BACK);
+    links.store.mend();
+    let worker = start(&data[3]);
+    until("the command was to run", || {
+        api.log(&fetched)
+            .iter()
+            .any(|line| line.contains("running the builder command"))
+    });
+    links.store.stall();
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    until("the image was to be there", || {
+        api.log(&fetched)
+            .iter()
+            .any(|line| line.contains("the image is bot.img"))
+    });
+    begin_stop(&worker);
+    wait_for_end(worker);
+    assert_eq!(state(&place), "building|2|2|f");
 }
 
 /// A store takes an empty image, too.

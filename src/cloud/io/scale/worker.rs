@@ -440,7 +440,8 @@ impl Worker {
                 other => other.map(Ok),
             }
         };
-        match self.retried(stop, "fetching its archive", fetch).await {
+        let over = stop_and_grace(stop.clone(), Duration::ZERO);
+        match before(over, self.retried(stop, "fetching its archive", fetch)).await {
             None => Err(RunOutcome::Interrupted),
             Some(Ok(Some(file))) => Ok(file),
             Some(Ok(None)) => failed("the archive is not there any more".into()),
@@ -499,7 +500,9 @@ impl Worker {
                 Err(error) => Ok(Err(error)),
             }
         };
-        match self.retried(stop, "storing its image", put).await {
+        // As a command does, it gets some time.
+        let over = stop_and_grace(stop.clone(), self.limits.grace);
+        match before(over, self.retried(stop, "storing its image", put)).await {
             None => Err(RunOutcome::Interrupted),
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => Err(RunOutcome::Failed(format!("image: reading it: {error}"))),
@@ -617,6 +620,21 @@ impl<'r> LogCopy<'r> {
         let end = piece.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         piece.truncate(end);
         Ok(piece)
+    }
+}
+
+/// Waits until a run has been stopped for some time.
+async fn stop_and_grace(mut stop: Shutdown, grace: Duration) {
+    stop.wait().await;
+    sleep(grace).await;
+}
+
+/// Waits for a transfer, which may take long, unless something else ends first.
+async fn before<T>(over: impl Future<Output = ()>, transfer: impl Future<Output = Option<T>>) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = transfer => done,
+        () = over => None,
     }
 }
 
