@@ -142,6 +142,32 @@ fn a_stop_during_a_renewal_gives_the_build_back() {
     assert_eq!(state(&place), GIVEN_BACK);
 }
 
+/// I-33: a renewal that comes after a build was given back changes nothing.
+#[test]
+fn a_late_renewal_takes_no_build_back() {
+    let Some(place) = Place::new() else { return };
+    let (data, gate) = ([DataDir::new(), DataDir::new()], DataDir::new());
+    let options = ["--role", "worker", "--lease", "6", "--build-grace", "0.1"];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let worker = start(&place, &data[1], &shell(&options, GATED, gate.path()));
+    let id = api.build(&context("x"));
+    api.wait_for(&id, "building");
+    let held = place.hold("SELECT id FROM build FOR SHARE");
+    begin_stop(&worker);
+    place.wait_for_waiting("UPDATE build SET lease = NULL");
+    let late = "SELECT COUNT(*) FROM pg_stat_activity AS one JOIN pg_stat_activity AS other ON one.query_start > other.query_start \
+                WHERE one.query LIKE 'UPDATE build SET lease = clock%' AND one.wait_event_type = 'Lock' \
+                AND other.query LIKE 'UPDATE build SET lease = NULL%' AND other.wait_event_type = 'Lock' \
+                AND one.datname = current_database() AND other.datname = current_database()";
+    until("a renewal was to wait too", || place.sql(late) != "0");
+    drop(held);
+    wait_for_end(worker);
+    let sessions = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'UPDATE build%' \
+                    AND state <> 'idle'";
+    until("the renewal was to end", || place.sql(sessions) == "0");
+    assert_eq!(state(&place), GIVEN_BACK);
+}
+
 /// I-33: a worker that is stopped while it fetches an archive or stores an image does not wait for
 /// the store, and gives the build back.
 #[test]

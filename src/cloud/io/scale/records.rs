@@ -307,7 +307,7 @@ impl SharedRecords {
     }
 
     /// Renews the leases of runs, given by build and attempt. Returns the builds that are still
-    /// theirs.
+    /// theirs: one that was given back is not.
     ///
     /// # Errors
     /// [`DatabaseError`].
@@ -315,7 +315,8 @@ impl SharedRecords {
         let session = self.database.session().await?;
         let sql = "UPDATE build SET lease = clock_timestamp() + make_interval(secs => $3) \
                    FROM unnest($1::TEXT[], $2::INTEGER[]) AS held (id, attempt) \
-                   WHERE build.id = held.id AND build.attempt = held.attempt AND status = 'building' RETURNING build.id";
+                   WHERE build.id = held.id AND build.attempt = held.attempt AND status = 'building' AND lease IS NOT NULL \
+                   RETURNING build.id";
         let ids: Vec<String> = runs.iter().map(|(id, _)| id.to_string()).collect();
         let attempts: Vec<i32> = runs.iter().map(|(_, attempt)| attempt_of(*attempt)).collect();
         let rows = session.query(sql, &[&ids, &attempts, &lease.as_secs_f64()]).await?;
