@@ -124,6 +124,39 @@ fn a_stop_during_a_claim_gives_the_build_back() {
     assert_eq!(state(&place), GIVEN_BACK);
 }
 
+/// I-33: so does one that is stopped while the database restarts, and it records what has ended.
+#[test]
+fn a_stop_waits_for_a_restart_of_the_database() {
+    let Some((place, mut postgres, _store)) = Place::with_own_servers() else {
+        return;
+    };
+    for (ends, words, expected) in [
+        (true, "recording its end: ", "success|1|0|f"),
+        (false, "giving it back: ", GIVEN_BACK),
+    ] {
+        let (data, gate) = (DataDir::new(), DataDir::new());
+        let cloud = start(&place, &data, &shell(&[], GATED, gate.path()));
+        let id = cloud.build(&context(words));
+        cloud.wait_for(&id, "building");
+        until("the command was to run", || {
+            cloud
+                .log(&id)
+                .iter()
+                .any(|line| line.contains("running the builder command"))
+        });
+        postgres.crash();
+        if ends {
+            fs::write(gate.path().join("go"), "").expect("the folder is writable");
+            data.wait_for_empty_scratch();
+        }
+        begin_stop(&cloud);
+        cloud.runner.wait_for_log(words);
+        postgres.start_again();
+        wait_for_end(cloud);
+        assert_eq!(state(&place), expected);
+    }
+}
+
 /// I-33: so does one that is stopped while it renews its leases.
 #[test]
 fn a_stop_during_a_renewal_gives_the_build_back() {

@@ -51,6 +51,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Time between two copies of a log's new lines to the database.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
+/// How often a run that is stopped tries to record its end or to give its build back: for longer
+/// than the database needs for a restart.
+const STOP_TRIES: u32 = 10;
+
 /// Largest piece of a log in the database.
 const LOG_PIECE_BYTES: usize = 256 * 1024;
 
@@ -347,12 +351,11 @@ impl Worker {
             Some(change) => self.record(build, &change, &mut stop).await,
             None => {
                 log::info!("build {id} of {}: interrupted", build.org);
-                // A stop in order is not the build's, so that it does not count. Without this the
-                // lease passes.
+                // A stop in order is not the build's, so that it does not count.
                 let counts = !self.stop.is_set();
-                if let Err(error) = self.records.give_back(id, attempt, counts).await {
-                    log::warn!("build {id}: giving it back: {error}");
-                }
+                let give_back = || self.records.give_back(id, attempt, counts);
+                // Without this the lease passes.
+                self.retried(&mut stop, STOP_TRIES, "giving it back", give_back).await;
             }
         }
         self.forget(id, attempt);
@@ -376,7 +379,7 @@ impl Worker {
         stop: &mut Shutdown,
     ) -> (RunOutcome, Option<JoinHandle<RunOutcome>>) {
         let read = || self.records.log(build.id, 0, u64::MAX);
-        let Some((_, earlier)) = self.retried(stop, "reading its log", read).await else {
+        let Some((_, earlier)) = self.retried(stop, 1, "reading its log", read).await else {
             return (RunOutcome::Interrupted, None);
         };
         let (mut log, mut copy) = LogCopy::begin(&self.records, build, &files.log, &earlier);
@@ -426,7 +429,7 @@ impl Worker {
     async fn archive(&self, build: &Build, stop: &mut Shutdown) -> Result<File, RunOutcome> {
         let failed = |reason: String| Err(RunOutcome::Failed(format!("unpack: {reason}")));
         let find = || self.records.upload(build.upload);
-        let Some(upload) = self.retried(stop, "looking up its archive", find).await else {
+        let Some(upload) = self.retried(stop, 1, "looking up its archive", find).await else {
             return Err(RunOutcome::Interrupted);
         };
         let Some(archive) = upload.and_then(|upload| upload.archive) else {
@@ -441,7 +444,7 @@ impl Worker {
             }
         };
         let over = stop_and_grace(stop.clone(), Duration::ZERO);
-        match before(over, self.retried(stop, "fetching its archive", fetch)).await {
+        match before(over, self.retried(stop, 1, "fetching its archive", fetch)).await {
             None => Err(RunOutcome::Interrupted),
             Some(Ok(Some(file))) => Ok(file),
             Some(Ok(None)) => failed("the archive is not there any more".into()),
@@ -502,7 +505,7 @@ impl Worker {
         };
         // As a command does, it gets some time.
         let over = stop_and_grace(stop.clone(), self.limits.grace);
-        match before(over, self.retried(stop, "storing its image", put)).await {
+        match before(over, self.retried(stop, 1, "storing its image", put)).await {
             None => Err(RunOutcome::Interrupted),
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => Err(RunOutcome::Failed(format!("image: reading it: {error}"))),
@@ -511,7 +514,9 @@ impl Worker {
 
     /// Records the end of a run, as soon as the database is there and while the build is the run's.
     async fn record(&self, build: &Build, change: &BuildChange, stop: &mut Shutdown) {
-        let recorded = self.retried(stop, "recording its end", || self.records.record(build, change));
+        let recorded = self.retried(stop, STOP_TRIES, "recording its end", || {
+            self.records.record(build, change)
+        });
         match recorded.await {
             Some(RecordedEnd::Recorded) => {
                 self.metrics.ended(change.status());
@@ -531,23 +536,25 @@ impl Worker {
         }
     }
 
-    /// Repeats what may succeed later, at least once. `None`: the run is stopped.
+    /// Repeats what may succeed later, `least` times at least. `None`: the run is stopped.
     async fn retried<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
         &self,
         stop: &mut Shutdown,
+        least: u32,
         what: &str,
         mut act: impl FnMut() -> F,
     ) -> Option<T> {
-        let mut is_first = true;
+        let mut tries = 0;
         loop {
             match act().await {
                 Ok(done) => return Some(done),
-                Err(error) if std::mem::replace(&mut is_first, false) => log::warn!("{what}: {error}; retrying"),
+                Err(error) if tries == 0 => log::warn!("{what}: {error}; retrying"),
                 Err(_) => {}
             }
+            tries += 1;
             tokio::select! {
                 biased;
-                () = stop.wait() => return None,
+                () = stop.wait(), if tries >= least => return None,
                 () = sleep(AGAIN) => {}
             }
         }
