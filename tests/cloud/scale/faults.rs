@@ -103,6 +103,32 @@ fn a_log_is_whole_after_a_lost_answer() {
     );
 }
 
+/// I-14: a build that ends while the database is away has its whole log when that is back.
+#[test]
+fn a_log_ends_while_the_database_is_away() {
+    let Some((place, mut postgres, _store)) = Place::with_own_servers() else {
+        return;
+    };
+    let (data, gate) = (DataDir::new(), DataDir::new());
+    let cloud = start(&place, &data, &shell(&[], GATED, gate.path()));
+    let id = cloud.build(&context("x"));
+    cloud.wait_for(&id, "building");
+    until("the log was to begin", || !cloud.log(&id).is_empty());
+    postgres.crash();
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    data.wait_for_empty_scratch();
+    // They are a second apart: for longer than a stopped run tries.
+    let renewals = cloud.runner.log().matches("renewing leases").count();
+    cloud.runner.wait_for_logs("renewing leases", renewals + 4);
+    postgres.start_again();
+    cloud.wait_for(&id, "success");
+    let log = cloud.log(&id);
+    assert!(
+        log.last().is_some_and(|last| last.contains("the image is bot.img")),
+        "{log:?}"
+    );
+}
+
 /// I-33: a worker that is stopped while it claims a build gives it back.
 #[test]
 fn a_stop_during_a_claim_gives_the_build_back() {

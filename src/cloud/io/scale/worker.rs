@@ -51,6 +51,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Time between two copies of a log's new lines to the database.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the rest of a stopped run's log is tried to be copied.
+const LOG_TRIES: u32 = 3;
+
 /// How often a run that is stopped tries to record its end or to give its build back: for longer
 /// than the database needs for a restart.
 const STOP_TRIES: u32 = 10;
@@ -391,7 +394,7 @@ impl Worker {
             Err(outcome) => {
                 if let RunOutcome::Failed(reason) = &outcome {
                     log.write_service_line(reason);
-                    copy.end().await;
+                    copy.end(stop).await;
                 }
                 return (outcome, None);
             }
@@ -421,7 +424,7 @@ impl Worker {
                 () = sleep(LOG_EVERY) => copy.copy().await,
             }
         };
-        copy.end().await;
+        copy.end(stop).await;
         (outcome, is_running.then_some(run))
     }
 
@@ -596,12 +599,16 @@ impl<'r> LogCopy<'r> {
         }
     }
 
-    /// Copies the rest, with a few tries.
-    async fn end(&mut self) {
-        for _ in 0..3 {
-            match self.copy_all().await {
-                Ok(()) => return,
-                Err(error) => log::warn!("build {}: copying its log: {error}", self.run.id),
+    /// Copies the rest, as soon as the database is there; a run that is stopped has a few tries.
+    async fn end(&mut self, stop: &Shutdown) {
+        let mut tries = 0;
+        while let Err(error) = self.copy_all().await {
+            tries += 1;
+            if tries == 1 {
+                log::warn!("build {}: copying its log: {error}; retrying", self.run.id);
+            }
+            if tries >= LOG_TRIES && stop.is_set() {
+                return;
             }
             sleep(AGAIN).await;
         }
