@@ -242,9 +242,15 @@ impl Worker {
                 continue;
             }
             let sent = Instant::now();
+            let since = lock(&self.runs)
+                .values()
+                .filter(|run| !run.is_lost)
+                .map(|run| run.renewed.elapsed())
+                .max();
+            let within = self.times.renew_within(since.unwrap_or_default());
             let renewal = self.records.renew(&held, self.times.lease);
             let renewed = tokio::select! {
-                renewed = timeout(self.times.renew_every(), renewal) => renewed,
+                renewed = timeout(within, renewal) => renewed,
                 () = stop.wait(), if !is_stopping => continue,
             };
             let mut runs = lock(&self.runs);

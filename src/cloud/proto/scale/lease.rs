@@ -27,6 +27,16 @@ impl LeaseTimes {
         self.lease / 3
     }
 
+    /// Returns how long a renewal may take that begins so long after the last one: no longer than
+    /// until the worker has to give up. One that begins after that may find the lease untouched.
+    pub fn renew_within(self, since: Duration) -> Duration {
+        let left = self.give_up_after().saturating_sub(since);
+        match left.is_zero() {
+            true => self.renew_every(),
+            false => left.min(self.renew_every()),
+        }
+    }
+
     /// Returns the time after the last renewal at which a worker stops its commands, so that they
     /// have ended when another worker may begin.
     pub fn give_up_after(self) -> Duration {
@@ -124,5 +134,9 @@ mod tests {
         };
         assert_eq!(times.renew_every(), Duration::from_secs(10));
         assert_eq!(times.give_up_after(), Duration::from_secs(20));
+        for (since, within) in [(0, 10), (10, 10), (11, 9), (19, 1), (20, 10), (45, 10)] {
+            let (since, within) = (Duration::from_secs(since), Duration::from_secs(within));
+            assert_eq!(times.renew_within(since), within, "{since:?}");
+        }
     }
 }
