@@ -1,7 +1,7 @@
 //! Faults at one moment of a run, which chaos meets by chance only: a stop, a lost answer, output
 //! that the database does not take.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 
 use serde_json::{Value, json};
 
@@ -279,4 +279,37 @@ fn an_empty_image_is_stored() {
     let id = cloud.build(&context("x"));
     assert_eq!(cloud.wait_for(&id, "success")["imageSizeBytes"], 0);
     assert_eq!(place.object(&format!("images/{id}/1/i")), Some(Vec::new()));
+}
+
+/// An image that cannot be read fails its build, which does not hold a slot for ever.
+#[test]
+fn an_image_that_changes_fails_its_build() {
+    let Some(place) = Place::new() else { return };
+    let (links, data, gate) = (place.links(), [DataDir::new(), DataDir::new()], DataDir::new());
+    // More than what the sockets of the link hold.
+    let script = r#"while [ ! -e "$0/go" ]; do sleep 0.02; done; truncate -s 64M "$BUILD_OUT/i""#;
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let _worker = TestCloud::start_with(
+        &data[1],
+        &shell(&["--role", "worker"], script, gate.path()),
+        &links.variables(),
+    );
+    let id = api.build(&context("x"));
+    until("the command was to run", || {
+        api.log(&id)
+            .iter()
+            .any(|line| line.contains("running the builder command"))
+    });
+    links.store.stall();
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    until("the image was to be there", || {
+        api.log(&id).iter().any(|line| line.contains("the image is i"))
+    });
+    let image = data[1].path().join(format!("worker/{id}-1/i"));
+    let image = OpenOptions::new().write(true).open(image).expect("it is kept");
+    image.set_len(0).expect("it is ours");
+    links.store.mend();
+    let failed = api.wait_for(&id, "failed");
+    let error = failed["errorMessage"].as_str().expect("a reason");
+    assert!(error.starts_with("image: reading it"), "{error}");
 }

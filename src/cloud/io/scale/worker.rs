@@ -508,7 +508,11 @@ impl Worker {
         let (key, path) = (image_key(build, name), folder.join(name));
         let put = || async {
             match File::open(&path) {
-                Ok(file) => self.store.put(&key, file, image.size).await.map(|_| Ok(())),
+                Ok(file) => match self.store.put(&key, file, image.size).await {
+                    // The file: another try finds the same.
+                    Err(StoreError::Unreachable(RestError::Body(error))) => Ok(Err(error)),
+                    put => put.map(|_| Ok(())),
+                },
                 Err(error) => Ok(Err(error)),
             }
         };
