@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 
 use serde_json::{Value, json};
 
+use super::logs::sweeps;
 use super::{QUICK, context, id_of, start, until};
 use crate::cloud::builds::{GATED, shell};
 use crate::support::cloud::{DataDir, TestCloud};
@@ -268,6 +269,27 @@ fn a_stop_does_not_wait_for_the_store() {
     begin_stop(&worker);
     wait_for_end(worker);
     assert_eq!(state(&place), "building|2|2|f");
+}
+
+/// I-23: a clock of the database that is a year ahead for a moment deletes nothing that is kept for
+/// long.
+#[test]
+fn a_step_of_the_clock_deletes_no_build() {
+    let Some(place) = Place::new() else { return };
+    let data = DataDir::new();
+    // Such sweeps come often.
+    let cloud = start(&place, &data, &[&["--keep-archives", "0.1"], &QUICK[..]].concat());
+    let id = cloud.build(&context("x"));
+    cloud.wait_for(&id, "success");
+    place.sql(
+        "CREATE OR REPLACE FUNCTION now_ms() RETURNS BIGINT LANGUAGE sql VOLATILE AS \
+         $$ SELECT (extract(epoch FROM clock_timestamp() + INTERVAL '1 year') * 1000)::BIGINT $$",
+    );
+    let before = sweeps(&cloud);
+    until("two sweeps were to begin after it", || sweeps(&cloud) >= before + 3);
+    cloud.status(&id);
+    let image = format!("images/{id}/1/bot.img");
+    assert!(place.objects("images/").contains(&image), "it was to be kept");
 }
 
 /// A store takes an empty image, too.

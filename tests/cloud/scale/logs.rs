@@ -25,7 +25,8 @@ fn pages(cloud: &TestCloud, id: &str, limit: usize) -> Vec<String> {
     }
 }
 
-fn sweeps(cloud: &TestCloud) -> u64 {
+/// Returns how many sweeps have ended.
+pub fn sweeps(cloud: &TestCloud) -> u64 {
     let text = http::get(cloud.runner.addr, "/metrics").text();
     let lines = text
         .lines()

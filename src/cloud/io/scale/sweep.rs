@@ -2,10 +2,12 @@
 //!
 //! In: records, and retention times. One replica sweeps at a time. An object is deleted before its
 //! record, so that a kill leaves a record whose object the next sweep deletes again, and never an
-//! object that nothing names. [`crate::proto::sweep`] decides what is due.
+//! object that nothing names. [`crate::proto::sweep`] decides what is due, by the clock of the
+//! database; while that may be wrong, what is kept for long stays.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::time::sleep;
 use tokio_postgres::Row;
@@ -22,6 +24,7 @@ use crate::proto::metrics::{CloudMetrics, SweepStats};
 use crate::proto::scale::object_keys::objects_prefix;
 use crate::proto::sweep::{Retention, SweepAction, UploadUsage};
 use edge_runner_http::shutdown::Shutdown;
+use edge_runner_proto::time::SteadyClock;
 use edge_runner_proto::uuid::Uuid;
 
 /// The advisory lock of the process that sweeps.
@@ -76,8 +79,21 @@ impl SharedSweeper {
 
     /// Sweeps periodically until the service stops.
     pub async fn run(self, mut stop: Shutdown) {
+        let mut clock = None;
         loop {
-            match self.records.alone(self.once()).await {
+            let swept = match self.records.now_ms().await {
+                Err(error) => Err(error),
+                Ok(now_ms) => {
+                    let now = Instant::now();
+                    let clock = clock.get_or_insert_with(|| SteadyClock::new(now, now_ms));
+                    let retention = match clock.handle_look(now, now_ms) {
+                        true => self.retention,
+                        false => self.retention.by_unsteady_clock(),
+                    };
+                    self.records.alone(self.once(retention, now_ms)).await
+                }
+            };
+            match swept {
                 // Another replica sweeps.
                 Ok(None) => {}
                 Ok(Some(Ok(stats))) => {
@@ -102,10 +118,9 @@ impl SharedSweeper {
     }
 
     /// Returns the numbers of uploads and builds whose objects were deleted.
-    async fn once(&self) -> Result<SweepStats, SweepError> {
-        let now_ms = self.records.now_ms().await?;
-        let builds = self.builds(now_ms).await?;
-        let archives = self.uploads(now_ms).await?;
+    async fn once(&self, retention: Retention, now_ms: u64) -> Result<SweepStats, SweepError> {
+        let builds = self.builds(retention, now_ms).await?;
+        let archives = self.uploads(retention, now_ms).await?;
         logs::move_ended(&self.records, &self.store, &self.data_dir, now_ms).await?;
         Ok(SweepStats {
             archives,
@@ -114,9 +129,9 @@ impl SharedSweeper {
         })
     }
 
-    async fn builds(&self, now_ms: u64) -> Result<usize, SweepError> {
+    async fn builds(&self, retention: Retention, now_ms: u64) -> Result<usize, SweepError> {
         let mut deleted = 0;
-        let Some(until_ms) = self.retention.builds_until(now_ms) else {
+        let Some(until_ms) = retention.builds_until(now_ms) else {
             return Ok(0);
         };
         loop {
@@ -136,7 +151,7 @@ impl SharedSweeper {
         }
     }
 
-    async fn uploads(&self, now_ms: u64) -> Result<usize, SweepError> {
+    async fn uploads(&self, retention: Retention, now_ms: u64) -> Result<usize, SweepError> {
         let (mut after, mut deleted) = (None, 0);
         loop {
             let held = self.records.upload_usages(after, SWEEP_STEP).await?;
@@ -146,10 +161,10 @@ impl SharedSweeper {
             after = Some(last.id);
             let due = held
                 .iter()
-                .filter(|of| self.retention.action(of, now_ms) != SweepAction::Keep);
+                .filter(|of| retention.action(of, now_ms) != SweepAction::Keep);
             for of in due {
                 let mut failed = None;
-                let decide = async |of: UploadUsage| match self.upload(&of, now_ms).await {
+                let decide = async |of: UploadUsage| match self.upload(&of, retention, now_ms).await {
                     Ok(is_over) => is_over,
                     Err(error) => {
                         failed = Some(error);
@@ -166,9 +181,9 @@ impl SharedSweeper {
     }
 
     /// Deletes the archive of an upload if it is due. Returns whether the record may go.
-    async fn upload(&self, of: &UploadUsage, now_ms: u64) -> Result<bool, StoreError> {
+    async fn upload(&self, of: &UploadUsage, retention: Retention, now_ms: u64) -> Result<bool, StoreError> {
         let key = archive_key(&of.org, of.id);
-        match self.retention.action(of, now_ms) {
+        match retention.action(of, now_ms) {
             SweepAction::Keep => Ok(false),
             SweepAction::DeleteArchive => self.store.delete(&key).await.map(|()| false),
             SweepAction::Delete => self.store.delete(&key).await.map(|()| true),
