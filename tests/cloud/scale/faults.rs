@@ -10,7 +10,7 @@ use super::{QUICK, context, id_of, start, until};
 use crate::cloud::builds::{GATED, shell};
 use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::runner::TestRunner;
-use crate::support::scale::Place;
+use crate::support::scale::{Held, Place};
 
 /// What a build looks like that an orderly stop gave back: `status|attempt|given_back|has a lease`.
 const GIVEN_BACK: &str = "building|1|1|f";
@@ -130,19 +130,46 @@ fn a_log_ends_while_the_database_is_away() {
     );
 }
 
-/// I-33: a worker that is stopped while it claims a build gives it back.
-#[test]
-fn a_stop_during_a_claim_gives_the_build_back() {
-    let Some(place) = Place::new() else { return };
-    let data = [DataDir::new(), DataDir::new()];
+/// Returns while the commit of a claim waits until what is returned is dropped.
+fn hold_claims(place: &Place) -> Held {
     place.sql(
         "CREATE FUNCTION wait() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$;
          CREATE CONSTRAINT TRIGGER commit_waits AFTER UPDATE ON build DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
              WHEN (NEW.attempt > OLD.attempt) EXECUTE FUNCTION wait()",
     );
+    place.hold("SELECT pg_advisory_xact_lock(7)")
+}
+
+/// I-33: a claim whose answer was lost is given back, and uses no attempt.
+#[test]
+fn a_claim_without_an_answer_uses_no_attempt() {
+    let Some(place) = Place::new() else { return };
+    let (links, data) = (place.links(), [DataDir::new(), DataDir::new()]);
+    let options = ["--role", "worker", "--lease", "25", "--max-attempts", "1"];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let worker = TestCloud::start_with(&data[1], &[&options[..], &QUICK[..]].concat(), &links.variables());
+    let held = hold_claims(&place);
+    let id = api.build(&context("x"));
+    place.wait_for_waiting("COMMIT");
+    links.database.stall();
+    drop(held);
+    api.wait_for(&id, "building");
+    worker
+        .runner
+        .wait_for_log("claiming a build: the database cannot be reached: it does not answer");
+    links.database.mend();
+    api.wait_for(&id, "success");
+    assert_eq!(place.sql("SELECT attempt, given_back FROM build"), "2|1");
+}
+
+/// I-33: a worker that is stopped while it claims a build gives it back.
+#[test]
+fn a_stop_during_a_claim_gives_the_build_back() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new()];
     let api = start(&place, &data[0], &["--role", "api"]);
     let worker = start(&place, &data[1], &[&["--role", "worker"], &QUICK[..]].concat());
-    let held = place.hold("SELECT pg_advisory_xact_lock(7)");
+    let held = hold_claims(&place);
     api.build(&context("x"));
     place.wait_for_waiting("COMMIT");
     begin_stop(&worker);

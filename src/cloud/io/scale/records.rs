@@ -67,6 +67,15 @@ pub enum Creation {
     Gone,
 }
 
+/// A claim whose answer was lost. It may have happened.
+#[derive(Clone, Debug)]
+pub struct UncertainClaim {
+    pub id: Uuid,
+    pub attempt: u32,
+    /// The lease, which no other claim has.
+    pub lease: String,
+}
+
 /// What became of the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedEnd {
@@ -263,8 +272,13 @@ impl SharedRecords {
     /// Claims the oldest build that waits or whose lease has passed.
     ///
     /// # Errors
-    /// [`DatabaseError`].
-    pub async fn claim(&self, attempts_max: u32, lease: Duration) -> Result<Option<Claim>, DatabaseError> {
+    /// [`DatabaseError`]; `uncertain` is set if the claim may have happened.
+    pub async fn claim(
+        &self,
+        attempts_max: u32,
+        lease: Duration,
+        uncertain: &mut Option<UncertainClaim>,
+    ) -> Result<Option<Claim>, DatabaseError> {
         let mut session = self.database.session().await?;
         let tx = session.transaction().await?;
         let sql = concat!(
@@ -284,15 +298,21 @@ impl SharedRecords {
         match &claim {
             Claim::Run { build: next, .. } => {
                 let sql = "UPDATE build SET status = $2, attempt = $3, updated_ms = $4, started_ms = $5, \
-                           lease = clock_timestamp() + make_interval(secs => $6) WHERE id = $1";
+                           lease = clock_timestamp() + make_interval(secs => $6) WHERE id = $1 RETURNING lease::TEXT";
                 let (id, attempt) = (next.id.to_string(), attempt_of(next.attempt));
                 let (updated_ms, started_ms) = (int(next.updated_ms), next.started_ms.map(int));
                 let secs = lease.as_secs_f64();
-                tx.execute(
-                    sql,
-                    &[&id, &next.status.name(), &attempt, &updated_ms, &started_ms, &secs],
-                )
-                .await?;
+                let row = tx
+                    .query_one(
+                        sql,
+                        &[&id, &next.status.name(), &attempt, &updated_ms, &started_ms, &secs],
+                    )
+                    .await?;
+                *uncertain = Some(UncertainClaim {
+                    id: next.id,
+                    attempt: next.attempt,
+                    lease: row.try_get(0)?,
+                });
             }
             Claim::Exhausted(ended) => {
                 let sql = "INSERT INTO build_log (build, start, data) \
@@ -303,6 +323,7 @@ impl SharedRecords {
             }
         }
         tx.commit().await?;
+        *uncertain = None;
         Ok(Some(claim))
     }
 
@@ -324,18 +345,26 @@ impl SharedRecords {
     }
 
     /// Gives a build of a run that was interrupted back, so that another worker takes it at once.
-    /// Without `counts` the attempt is given back too, up to [`GIVEN_BACK_MAX`].
+    /// Without `counts` the attempt is given back too, up to [`GIVEN_BACK_MAX`]. With a lease it has
+    /// to be this one.
     ///
     /// # Errors
     /// [`DatabaseError`].
-    pub async fn give_back(&self, id: Uuid, attempt: u32, counts: bool) -> Result<(), DatabaseError> {
+    pub async fn give_back(
+        &self,
+        id: Uuid,
+        attempt: u32,
+        counts: bool,
+        lease: Option<&str>,
+    ) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
         // A repeated call finds no lease.
         let sql = "UPDATE build SET lease = NULL, given_back = LEAST(given_back + $3, $4) \
-                   WHERE id = $1 AND attempt = $2 AND status = 'building' AND lease IS NOT NULL";
+                   WHERE id = $1 AND attempt = $2 AND status = 'building' AND lease IS NOT NULL \
+                   AND ($5::TEXT IS NULL OR lease::TEXT = $5)";
         let (id, attempt) = (id.to_string(), attempt_of(attempt));
         let (more, max) = (i32::from(!counts), attempt_of(GIVEN_BACK_MAX));
-        session.execute(sql, &[&id, &attempt, &more, &max]).await?;
+        session.execute(sql, &[&id, &attempt, &more, &max, &lease]).await?;
         session.execute("SELECT pg_notify($1, '')", &[&CHANNEL]).await?;
         Ok(())
     }

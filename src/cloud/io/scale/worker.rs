@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::SharedParts;
 use super::database::DatabaseError;
-use super::records::{CHANNEL, PinnedArchive, RecordedEnd, SharedRecords};
+use super::records::{CHANNEL, PinnedArchive, RecordedEnd, SharedRecords, UncertainClaim};
 use super::store::{OBJECT_BYTES_MAX, ObjectStore, StoreError};
 use crate::config::{CloudConfig, SharedConfig};
 use crate::io::build_log::BuildLog;
@@ -192,7 +192,9 @@ impl Worker {
             };
             // Never dropped halfway, which would leave a build without a run until its lease has
             // passed.
-            match self.records.claim(self.attempts_max, self.times.lease).await {
+            let mut uncertain = None;
+            let claimed = self.records.claim(self.attempts_max, self.times.lease, &mut uncertain);
+            match claimed.await {
                 Ok(Some(Claim::Run { build, last })) => {
                     self.metrics.claimed(ClaimKind::of_attempt(build.attempt));
                     self.begin(build, last, slot);
@@ -210,6 +212,9 @@ impl Worker {
                 }
                 Err(_) => {}
             }
+            if let Some(claim) = uncertain {
+                self.undo(claim);
+            }
             drop(slot);
             let pause = if was_away { AGAIN } else { POLL.min(self.times.lease) };
             tokio::select! {
@@ -218,6 +223,16 @@ impl Worker {
                 () = stop.wait() => return,
             }
         }
+    }
+
+    /// Gives the build of a claim back, if that happened, with the attempt.
+    fn undo(self: &Arc<Self>, claim: UncertainClaim) {
+        let (worker, mut stop) = (self.clone(), self.stop.clone());
+        tasks::spawn(async move {
+            let (id, attempt, lease) = (claim.id, claim.attempt, claim.lease.as_str());
+            let undo = || worker.records.give_back(id, attempt, false, Some(lease));
+            worker.retried(&mut stop, STOP_TRIES, "giving a claim back", undo).await;
+        });
     }
 
     /// Renews the leases of all runs, and stops those that lost theirs, until the service has
@@ -362,7 +377,7 @@ impl Worker {
                 log::info!("build {id} of {}: interrupted", build.org);
                 // A stop in order is not the build's, so that it does not count.
                 let counts = !self.stop.is_set();
-                let give_back = || self.records.give_back(id, attempt, counts);
+                let give_back = || self.records.give_back(id, attempt, counts, None);
                 // Without this the lease passes.
                 self.retried(&mut stop, STOP_TRIES, "giving it back", give_back).await;
             }
