@@ -233,6 +233,14 @@ impl Admission {
         Ok(permit(&self.sessions, ledger, requester, kind, slot, now))
     }
 
+    /// Checks whether a session would get a permit now. It takes no slot and evicts none.
+    ///
+    /// # Errors
+    /// Returns why there would be no permit.
+    pub fn check(&self, requester: Requester, kind: PendingKind) -> Result<(), AdmissionError> {
+        lock(&self.sessions).plan(requester, kind, tasks::now()).map(drop)
+    }
+
     /// Admits a session that evicts no other.
     ///
     /// # Errors
@@ -295,8 +303,7 @@ impl Admission {
     /// # Errors
     /// Returns why there is no permit.
     pub fn handshake(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
-        let now = tasks::now();
-        lock(&self.sessions).plan(requester, PendingKind::Caller, now)?;
+        self.check(requester, PendingKind::Caller)?;
         self.handshakes.admit(requester)
     }
 

@@ -267,6 +267,12 @@ impl WebRtc {
         if inner.sessions.is_closed() {
             return Err(SessionRefusal::Stopping);
         }
+        // An offer for which there is no slot costs no negotiation.
+        if let Err(refused) = inner.sessions.admission().check(requester, PendingKind::Offer)
+            && DeviceOffer::parse(&offer).is_none()
+        {
+            return Err(refused.into());
+        }
         let now = tasks::now();
         seed_thread();
         let accepted = inner.with_setup(requester.local_address, |setup| {

@@ -138,6 +138,20 @@ async fn a_rejected_offer_evicts_no_session() {
     rig.empty().await;
 }
 
+/// An offer for which there is no slot is refused as such: it is not negotiated, which costs more
+/// than the rest of a request, so its SDP does not matter.
+#[tokio::test(start_paused = true)]
+async fn an_offer_without_a_slot_is_not_negotiated() {
+    let mut rig = Rig::new(4 * PENDING_OFFERS_MAX);
+    for _ in 0..PENDING_OFFERS_MAX {
+        rig.session(json!({})).await.expect("an answer");
+    }
+    let refused = rig.offer(new("v=0\r\n".into()), json!({})).await;
+    assert_eq!(refused.err(), Some(SessionRefusal::Full));
+    pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
+    rig.empty().await;
+}
+
 /// A bot that goes on after its caller has left is aborted after its grace period. Its session is
 /// unreachable meanwhile.
 #[tokio::test(start_paused = true)]
