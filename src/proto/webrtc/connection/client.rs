@@ -124,6 +124,7 @@ impl PeerConnection {
         let prepared = prepare(offer)?;
         let answer = self.negotiate(&prepared)?;
         self.client.transport_section = transport_section(offer, &answer);
+        self.sources.handle_renegotiation();
         Ok(answer)
     }
 

@@ -105,7 +105,7 @@ impl PeerConnection {
         if self.config.audio_layout == AudioLayout::SingleClient && !self.sender.has_payload_type(payload_type) {
             return None;
         }
-        let (section, is_new_source) = self.sources.section_of(&mut self.rtc, source)?;
+        let (section, is_new_source) = self.sources.section_of(&mut self.rtc, source, self.now)?;
         let track = section.track.clone();
         self.unusable_audio.handle_used();
         Some(ConnectionOutput::Audio {

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use str0m::Rtc;
 use str0m::media::Mid;
@@ -19,6 +20,9 @@ use crate::limits::{AUDIO_SOURCES_MAX, ROOM_SOURCES_MAX};
 /// Sources of one client in a session, of which str0m keeps the sequence numbers, 50 bytes each.
 /// A client that changes its source with each press of a button has as many in half a day at least.
 const CLIENT_SOURCES_MAX: usize = 16_384;
+/// Time since the last packet of a client's section after which another section takes its place:
+/// longer than a microphone pauses while it is on.
+const SECTION_SILENT_AFTER: Duration = Duration::from_secs(1);
 
 /// How the peer's audio is divided into sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct AudioSources {
     tentative: Option<Ssrc>,
     /// The only audio section accepts any source.
     accepts_any: bool,
+    /// The section of a client's last packet that was passed on, and its time.
+    active: Option<(Option<Mid>, Instant)>,
 }
 
 impl AudioSources {
@@ -64,6 +70,7 @@ impl AudioSources {
             former: VecDeque::new(),
             tentative: None,
             accepts_any: takes_any,
+            active: None,
         }
     }
 
@@ -160,15 +167,22 @@ impl AudioSources {
     }
 
     /// Returns the section of an authenticated packet, and whether its source is another one than
-    /// before.
-    pub fn section_of(&mut self, rtc: &mut Rtc, source: Ssrc) -> Option<(&AudioSection, bool)> {
+    /// before. `None` for a packet that is not passed on.
+    pub fn section_of(&mut self, rtc: &mut Rtc, source: Ssrc, now: Instant) -> Option<(&AudioSection, bool)> {
+        let mid = rtc.direct_api().stream_rx(&source).map(|stream| stream.mid());
         let mut sections = self.sections.iter_mut();
         let section = match self.layout {
-            AudioLayout::SingleClient => sections.next()?,
-            AudioLayout::Tracks => {
-                let mid = rtc.direct_api().stream_rx(&source)?.mid();
-                sections.find(|section| section.mid == mid)?
+            AudioLayout::SingleClient => {
+                // A client may send from two sections, such as a microphone and the sound of a
+                // page. Their packets by turns would be the sound of neither.
+                let active = self.active.filter(|(_, at)| now < *at + SECTION_SILENT_AFTER);
+                if active.is_some_and(|(active, _)| active != mid) {
+                    return None;
+                }
+                self.active = Some((mid, now));
+                sections.next()?
             }
+            AudioLayout::Tracks => sections.find(|section| Some(section.mid) == mid)?,
         };
         let is_new_source = !section.sources.contains(&source);
         if is_new_source {
@@ -191,6 +205,11 @@ impl AudioSources {
             self.discovered += 1;
         }
         Some((&*section, is_new_source))
+    }
+
+    /// Handles a later offer of a client, whose microphone may be in another section now.
+    pub fn handle_renegotiation(&mut self) {
+        self.active = None;
     }
 
     /// Applies the sections of a later description. Returns the removed tracks.

@@ -265,6 +265,52 @@ fn the_microphone_and_the_speaker_may_have_sections_of_their_own() {
     }
 }
 
+/// A client may send from two sections. The bot gets the sound of the one that began, and that of
+/// the other one once it is silent.
+#[test]
+fn one_of_two_sections_that_send_is_used() {
+    let mut client = TestClient::new("192.0.2.9:5000");
+    let mut mids = Vec::new();
+    let offer = client.change(|api| {
+        for _ in 0..2 {
+            mids.push(api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None));
+        }
+        api.add_channel("chat".to_owned());
+    });
+    client.mid = Some(mids[0]);
+    let (session, answer) = WebRtcSession::accept(&offer, &setup(None, &[runner()]), client.start).expect("an answer");
+    client.accept(&answer);
+    let mut pair = Pair::joined(client, session);
+    pair.connect();
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(440.0, pair.now);
+    pair.run(ms(500));
+    let mut nth = 0;
+    // Two seconds in which the second section sends silence.
+    let mut frames_of_two = |pair: &mut Pair| {
+        let frames = pair.bot.frames;
+        for _ in 0..100 {
+            pair.client.mid = Some(mids[1]);
+            let now = pair.now;
+            pair.client
+                .write_audio(30_000 + nth, 960 * nth as u32, &[0xf8, 0xff, 0xfe], now);
+            pair.client.mid = Some(mids[0]);
+            nth += 1;
+            pair.run(ms(20));
+        }
+        pair.bot.frames - frames
+    };
+    let frames = frames_of_two(&mut pair);
+    assert!((98..=102).contains(&frames), "{frames} frames");
+    let tail = &pair.bot.pcm[pair.bot.pcm.len() - 8_000..];
+    assert!(share(tail, 440.0, 16_000) > 0.9);
+    pair.client.mute();
+    let frames = frames_of_two(&mut pair);
+    assert!((40..=60).contains(&frames), "{frames} frames");
+    let tail = &pair.bot.pcm[pair.bot.pcm.len() - 8_000..];
+    assert!(tail.iter().all(|sample| sample.unsigned_abs() < 100));
+}
+
 /// A client with a new connection gets a new answer in the same session: the bot sees no new
 /// caller, keeps its rate, waiting messages use the new channel, and the old connection is ignored.
 #[test]
