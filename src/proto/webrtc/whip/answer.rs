@@ -54,9 +54,10 @@ fn quoted(text: &str) -> String {
 /// the address from which the caller requests the restart, which is in its current network.
 pub fn fragment(answer: &str, used: Option<(SocketAddr, SocketAddr)>, source: Option<IpAddr>) -> String {
     let path = used.map(|(local, peer)| {
-        // A request over the other family says nothing about this path.
+        // A request over the other family says nothing about this path, nor does one over
+        // loopback: it comes through a tunnel, or from this machine.
         let source = source.map(|source| source.to_canonical());
-        let current = source.filter(|source| source.is_ipv4() == local.is_ipv4());
+        let current = source.filter(|source| source.is_ipv4() == local.is_ipv4() && !source.is_loopback());
         (local.ip(), current.unwrap_or(peer.ip()))
     });
     let mut text = String::new();
@@ -233,6 +234,8 @@ mod tests {
         // The request came over IPv6, and the path is one of IPv4.
         let other: IpAddr = "2001:db8::20".parse().expect("an address");
         assert_offered(&answer, IN_LAN, Some(other), 3);
+        // It came through a tunnel, such as one that ends TLS without a word of the client.
+        assert_offered(&answer, ON_INTERNET, Some([127, 0, 0, 1].into()), 4);
     }
 
     #[test]
