@@ -992,6 +992,41 @@ fn a_refused_dialin_call_is_recorded() {
     assert_eq!(http::refused_calls(runner.addr).len(), 2);
 }
 
+/// A provider whose webhook gets no answer in its time may repeat it: the call has no bot yet.
+#[test]
+fn a_webhook_that_is_given_up_may_be_repeated() {
+    use std::io::Write as _;
+    let (reported, asked_for_room) = std::sync::mpsc::channel();
+    let provider = Rest::playing(move |nth, asked| match nth {
+        0 => {
+            reported.send(()).expect("the test listens");
+            ScriptedAnswer::Silence
+        }
+        _ => working_provider("public")(nth, asked),
+    });
+    let runner = runner(&provider, &["--dialin"], &[]);
+    let (addr, body) = (runner.addr, call().to_string());
+    let mut given_up = std::net::TcpStream::connect(addr).expect("the runner listens");
+    let head = format!("POST /videoroom-dialin-webhook HTTP/1.1\r\nHost: {addr}\r\n{JSON}\r\n");
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    given_up.write_all(request.as_bytes()).expect("the runner reads");
+    asked_for_room.recv_timeout(PATIENCE).expect("a room is asked for");
+    assert_eq!(post(addr, "/videoroom-dialin-webhook", &call()).status, 409);
+    drop(given_up);
+    let since = Instant::now();
+    let reply = loop {
+        let reply = post(addr, "/videoroom-dialin-webhook", &call());
+        if reply.status != 409 {
+            break reply;
+        }
+        assert!(since.elapsed() < PATIENCE, "{}", reply.text());
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(post(addr, "/videoroom-dialin-webhook", &call()).status, 409);
+    end(runner);
+}
+
 /// A room that cannot be created is reported to the provider of the call.
 #[test]
 fn reports_a_failed_room_to_the_caller_s_provider() {

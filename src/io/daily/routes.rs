@@ -190,18 +190,43 @@ async fn handle_dialin(
     let bot = app.choose(choice, peer)?;
     bot.check_caller(Some(&call.from)).map_err(HttpError::Offer)?;
     let calls = &app.module::<DialInCalls>(Feature::Videoroom)?.0;
-    if !lock(calls).insert(&call.call_id, Instant::now()) {
-        return Err(ModuleRefusal::new(StatusCode::CONFLICT, "this call has a bot already").into());
-    }
+    let entry = DialInEntry::insert(calls, &call.call_id);
+    let mut entry = entry.ok_or_else(|| ModuleRefusal::new(StatusCode::CONFLICT, "this call has a bot already"))?;
     let body = call.bot_body(config);
     let purpose = RoomPurpose::Call { from: &call.from };
     let begun = begin(app, purpose, (bot, body), (peer, Some(numbers))).await;
-    let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
-        lock(calls).remove(&call.call_id);
-        refused.into(requested, no_room_for_call)
-    })?;
+    let (PreparedRoom { room, token, .. }, session_id) =
+        begun.map_err(|refused| refused.into(requested, no_room_for_call))?;
+    entry.has_bot = true;
     let answer = reply::start_reply(app.config.start_names, &room, &token, &session_id);
     Ok(json_reply(StatusCode::OK, answer))
+}
+
+/// A dial-in call that is to have a bot. One that gets none is forgotten, so that its provider may
+/// repeat it: also where that closes the connection, which ends the request.
+struct DialInEntry<'c> {
+    calls: &'c Mutex<RecentCalls>,
+    call_id: &'c str,
+    has_bot: bool,
+}
+
+impl<'c> DialInEntry<'c> {
+    /// Remembers a call. Returns `None` if it is known.
+    fn insert(calls: &'c Mutex<RecentCalls>, call_id: &'c str) -> Option<Self> {
+        lock(calls).insert(call_id, Instant::now()).then(|| DialInEntry {
+            calls,
+            call_id,
+            has_bot: false,
+        })
+    }
+}
+
+impl Drop for DialInEntry<'_> {
+    fn drop(&mut self) {
+        if !self.has_bot {
+            lock(self.calls).remove(self.call_id);
+        }
+    }
 }
 
 /// Why no bot was started.
