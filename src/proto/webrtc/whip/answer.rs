@@ -234,7 +234,7 @@ mod tests {
         // The request came over IPv6, and the path is one of IPv4.
         let other: IpAddr = "2001:db8::20".parse().expect("an address");
         assert_offered(&answer, IN_LAN, Some(other), 3);
-        // It came through a tunnel, such as one that ends TLS without a word of the client.
+        // It came through a tunnel, such as one that ends TLS and adds no header.
         assert_offered(&answer, ON_INTERNET, Some([127, 0, 0, 1].into()), 4);
     }
 
