@@ -992,7 +992,7 @@ fn a_refused_dialin_call_is_recorded() {
     assert_eq!(http::refused_calls(runner.addr).len(), 2);
 }
 
-/// A provider whose webhook gets no answer in its time may repeat it: the call has no bot yet.
+/// A provider may repeat a webhook that gets no answer in its time: the call has no bot yet.
 #[test]
 fn a_webhook_that_is_given_up_may_be_repeated() {
     use std::io::Write as _;

@@ -207,7 +207,7 @@ impl AudioSources {
         Some((&*section, is_new_source))
     }
 
-    /// Handles a later offer of a client, whose microphone may be in another section now.
+    /// Handles a later offer of a client: its microphone may be in another section now.
     pub fn handle_renegotiation(&mut self) {
         self.active = None;
     }
