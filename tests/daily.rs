@@ -180,6 +180,24 @@ fn start_makes_a_room_and_runs_a_bot_in_it() {
     assert!(log.contains("session started: daily") && !log.contains(&url), "{log}");
 }
 
+/// The runner has no media in the room, and still tells the bot that the operator ends its session.
+#[test]
+fn the_operator_ends_the_bot_of_a_room() {
+    let provider = Rest::playing(working_provider("public"));
+    let runner = runner(&provider, &[], &[]);
+    let reply = start(&runner, &json!({"transport": "videoroom", "createVideoroomRoom": true}));
+    let process = BotProcess::of(&runner, |_| true).process;
+    let target = format!("/sessions/{}", reply.json()["sessionId"].as_str().expect("an id"));
+    let ended = http::request(runner.addr, "DELETE", &target, &[], b"").expect("an answer");
+    assert_eq!(ended.status, 202, "{}", ended.text());
+    wait_for_end(process);
+    let line = runner.wait_for_log("session ended");
+    assert!(
+        line.contains("ended by the operator") && !line.contains("aborted"),
+        "{line}"
+    );
+}
+
 /// properties reach the provider, under the aliases too. Those of the wrong type are
 /// dropped.
 #[test]

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::livekit::start_session;
 use crate::support::client::Client;
 use crate::support::http;
 use crate::support::program::{descriptors, wait_for_descriptors, wait_for_no_children, wait_until};
@@ -246,7 +247,7 @@ fn a_changed_file_is_loaded_without_a_call() {
 
 #[test]
 fn a_file_that_changes_while_it_is_loaded_is_loaded_again() {
-    let runner = bot_that_loads_for_ever();
+    let runner = bot_that_loads_for_ever(&[]);
     runner.wait_for_log("imports");
     fs::write(runner.path("bot.py"), BOT).expect("a file");
     fs::write(runner.path("gate"), "").expect("a file");
@@ -276,16 +277,17 @@ fn a_file_that_no_longer_runs_itself_and_is_broken_is_in_the_status() {
 }
 
 /// Its import waits for a file, or for the end of the runner.
-fn bot_that_loads_for_ever() -> TestRunner {
+fn bot_that_loads_for_ever(variables: &[(&str, &str)]) -> TestRunner {
     let gate = "import os, time\nrunner = os.getppid()\nprint('imports')
 while os.getppid() == runner and not os.path.exists('gate'):\n    time.sleep(0.01)\n";
-    bot(&format!("{gate}{BOT}"), &[])
+    let source = format!("{gate}{BOT}");
+    TestRunner::start_among(&[("bot.py", &source)], &["--python", "python3", "bot.py"], variables)
 }
 
 /// A call that waits for its bot ends with its caller, and frees its place.
 #[test]
 fn a_caller_can_leave_while_the_bot_is_loaded() {
-    let runner = bot_that_loads_for_ever();
+    let runner = bot_that_loads_for_ever(&[]);
     runner.wait_for_log("imports");
     let client = Client::connect(runner.addr, "/ws-client");
     runner.wait_for_log("the call waits until it is loaded");
@@ -295,9 +297,31 @@ fn a_caller_can_leave_while_the_bot_is_loaded() {
     assert_eq!(runner.log().matches("imports").count(), 1, "{}", runner.log());
 }
 
+/// The runner is in no room that its bot has not joined, and still ends the session there.
+#[test]
+fn the_session_of_a_room_can_end_while_the_bot_is_loaded() {
+    let runner = bot_that_loads_for_ever(&[
+        ("MEDIAROOM_URL", "ws://127.0.0.1:9"),
+        ("MEDIAROOM_API_KEY", "devkey"),
+        ("MEDIAROOM_API_SECRET", "a-secret-of-the-tests-0123456789abcdef"),
+    ]);
+    let answer = start_session(&runner, &json!({}));
+    runner.wait_for_log("the call waits until it is loaded");
+    let target = format!("/sessions/{}", answer["sessionId"].as_str().expect("an id"));
+    let reply = http::request(runner.addr, "DELETE", &target, &[], b"").expect("an answer");
+    assert_eq!(reply.status, 202, "{}", reply.text());
+    let line = runner.wait_for_log("session ended");
+    assert!(
+        line.contains("ended by the operator") && !line.contains("aborted"),
+        "{line}"
+    );
+    runner.wait_for_sessions(0);
+    assert_eq!(runner.log().matches("imports").count(), 1, "{}", runner.log());
+}
+
 #[test]
 fn a_caller_who_waits_for_the_bot_to_be_loaded_learns_so() {
-    let runner = bot_that_loads_for_ever();
+    let runner = bot_that_loads_for_ever(&[]);
     let mut client = Client::connect(runner.addr, "/ws-client");
     client.hear_message("that the bot is starting", |message| {
         message["type"] == "error" && message["data"]["error"].to_string().contains("The bot is starting")

@@ -64,6 +64,9 @@ pub struct RunnerArguments {
     pub kind: Kind,
     /// The metrics of the runner, for its built-in bots.
     pub(crate) metrics: Arc<RunnerMetrics>,
+    /// Set when the session has ended before its bot, for a bot whose media are not open to learn
+    /// it from.
+    pub(crate) session_over: Shutdown,
 }
 
 impl RunnerArguments {
@@ -81,6 +84,7 @@ impl RunnerArguments {
             cli_args,
             kind,
             metrics: Arc::default(),
+            session_over: Shutdown::default(),
         }
     }
 

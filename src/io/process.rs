@@ -236,7 +236,7 @@ async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: Runne
     if let BotAudio::Pcm { rate_hz } = spec.audio {
         return run_pcm(&spec, args, rate_hz).await;
     }
-    // Without media, the program runs until it exits.
+    // Without media, the program runs until it exits, or until the session is ended.
     let mut media = PendingMedia::of(&mut args);
     let listener = media
         .as_ref()
@@ -264,7 +264,7 @@ async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: Runne
         may_have_runner: spec.input.is_none() && names_python(&spec.command),
         ..ProgramSignals::default()
     };
-    let result = supervise(&mut program, media, args.shutdown, &signals).await;
+    let result = supervise(&mut program, media, (args.shutdown, args.session_over), &signals).await;
     let line = program.flush_output().await;
     Ok(result.map_err(|error| error.with_last_line(line))?)
 }
@@ -280,11 +280,11 @@ async fn loaded(
     args: &RunnerArguments,
     media: Option<&mut PendingMedia>,
 ) -> Result<Option<Program>, SessionOver> {
-    let mut shutdown = args.shutdown.clone();
+    let (mut shutdown, mut is_over) = (args.shutdown.clone(), args.session_over.clone());
     let session_over = async {
         match media {
             Some(media) => media.session_over().await,
-            None => std::future::pending().await,
+            None => is_over.wait().await,
         }
     };
     tokio::select! {
@@ -303,7 +303,7 @@ async fn run_pcm(spec: &ProgramSpec, mut args: RunnerArguments, rate_hz: u32) ->
     let media = pipes.map(|pipes| |signals| pcm::run(rtvi, pipes, signals));
     let signals = ProgramSignals::default();
     signals.is_connected.store(true, Ordering::Relaxed);
-    let result = supervise(&mut program, media, args.shutdown, &signals).await;
+    let result = supervise(&mut program, media, (args.shutdown, args.session_over), &signals).await;
     program.flush_output().await;
     Ok(result?)
 }
@@ -373,11 +373,12 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
     process::arguments(&common, args.kind.for_program())
 }
 
-/// Runs the media of a program, and ends the program as soon as one of the two has ended.
+/// Runs the media of a program, and ends the program as soon as one of the two has ended, or
+/// without media the session.
 async fn supervise<'e, M>(
     program: &mut Program,
     media: Option<impl FnOnce(&'e ProgramSignals) -> M>,
-    mut shutdown: Shutdown,
+    (mut shutdown, mut session_over): (Shutdown, Shutdown),
     signals: &'e ProgramSignals,
 ) -> Result<(), ProgramError>
 where
@@ -387,7 +388,10 @@ where
     let media_task = async {
         match media {
             Some(media) => media(signals).await,
-            None => std::future::pending().await,
+            None => {
+                session_over.wait().await;
+                MediaEnd::SessionOver(ClosingMedia::unconnected())
+            }
         }
     };
     let mut media_task = std::pin::pin!(media_task);

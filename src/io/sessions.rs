@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::bot::media::MediaError;
-use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
+use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown, ShutdownTrigger};
 use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
 use crate::io::bots::{Bots, SessionBot};
@@ -296,6 +296,8 @@ impl Sessions {
         args.is_recorded = notice.is_recorded;
         args.allows_listening = notice.allows_listening;
         args.metrics = self.0.metrics.clone();
+        let (over, session_over) = Shutdown::channel();
+        args.session_over = session_over;
         let bot = row.run.clone();
         // The bot function is called inside the task, because it may panic before its first await.
         let (sessions, id) = (self.clone(), session_id.clone());
@@ -310,11 +312,10 @@ impl Sessions {
                     }
                 })
         });
-        BotTask(tokio::spawn(self.0.watchdog.watch_task(
-            session_id,
-            TaskRole::Bot,
-            task,
-        )))
+        BotTask {
+            task: tokio::spawn(self.0.watchdog.watch_task(session_id, TaskRole::Bot, task)),
+            over,
+        }
     }
 }
 
@@ -382,16 +383,20 @@ impl Drop for LiveEntry {
 }
 
 /// The task of one bot.
-pub struct BotTask(JoinHandle<Result<(), BotError>>);
+pub struct BotTask {
+    task: JoinHandle<Result<(), BotError>>,
+    over: ShutdownTrigger,
+}
 
 impl BotTask {
     /// Waits until the bot has ended. Must not be called again afterwards.
     pub async fn ended(&mut self) -> BotOutcome {
-        BotOutcome::of((&mut self.0).await)
+        BotOutcome::of((&mut self.task).await)
     }
 
-    /// Waits for the bot of an ended session, and aborts it after its grace period.
+    /// Tells a bot that its session is over, waits for it, and aborts it after its grace period.
     pub async fn finish(mut self, shutdown: &Shutdown) -> BotOutcome {
+        self.over.set();
         let mut stopping = shutdown.clone();
         let patience = async {
             tokio::select! {
@@ -405,7 +410,7 @@ impl BotTask {
         tokio::select! {
             ended = self.ended() => ended,
             () = patience => {
-                self.0.abort();
+                self.task.abort();
                 BotOutcome::Aborted
             }
         }
@@ -415,7 +420,7 @@ impl BotTask {
 impl Drop for BotTask {
     /// Aborts the bot, for instance after a panic of the session's task.
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 

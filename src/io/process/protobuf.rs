@@ -27,8 +27,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use super::MediaEnd;
 use super::listener::{MediaListener, MediaSocket};
 use super::services::{CallControl, Prompts, SpokenPrompt};
-use crate::bot::RunnerArguments;
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
+use crate::bot::{RunnerArguments, Shutdown};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST};
 use crate::proto::audio::resample::Resampler;
 use crate::proto::event::SessionEvent;
@@ -83,7 +83,7 @@ struct ClosingSocket {
 }
 
 impl ClosingMedia {
-    fn unconnected() -> Self {
+    pub fn unconnected() -> Self {
         ClosingMedia(None)
     }
 
@@ -149,15 +149,17 @@ enum UnclaimedMedia {
     /// Open media, whose events are queued for the program.
     Open(Media),
     /// Unopened media of a LiveKit room. Opening it joins the room under the bot's name, which
-    /// would remove a program that joins the room by itself.
-    Slot(MediaSlot),
+    /// would remove a program that joins the room by itself. Until then the runner's session tells
+    /// of its end alone.
+    Slot(MediaSlot, Shutdown),
 }
 
 impl PendingMedia {
     /// Takes the media from the arguments of a bot. Returns `None` for a kind without media.
     pub fn of(args: &mut RunnerArguments) -> Option<Self> {
         if args.kind.joins_with_media() {
-            return args.kind.take_media().map(UnclaimedMedia::Slot).map(PendingMedia::new);
+            let slot = args.kind.take_media()?;
+            return Some(PendingMedia::new(UnclaimedMedia::Slot(slot, args.session_over.clone())));
         }
         args.media(Audio::default()).ok().map(|media| {
             media.output().set_readiness(BotReadiness::Starting);
@@ -195,7 +197,10 @@ impl PendingMedia {
     async fn event(&mut self) -> Option<Event> {
         match &mut self.media {
             UnclaimedMedia::Open(media) => media.recv().await,
-            UnclaimedMedia::Slot(_) => std::future::pending().await,
+            UnclaimedMedia::Slot(_, session_over) => {
+                session_over.wait().await;
+                None
+            }
         }
     }
 
@@ -245,7 +250,7 @@ impl UnclaimedMedia {
     fn open(self) -> Media {
         match self {
             UnclaimedMedia::Open(media) => media,
-            UnclaimedMedia::Slot(slot) => slot.open(Audio::default()),
+            UnclaimedMedia::Slot(slot, _) => slot.open(Audio::default()),
         }
     }
 }

@@ -43,7 +43,7 @@ fn begin_with(signals: ProgramSignals) -> (TransportSide, JoinHandle<MediaEnd>, 
 }
 
 fn of_room(slot: MediaSlot) -> PendingMedia {
-    PendingMedia::new(UnclaimedMedia::Slot(slot))
+    PendingMedia::new(UnclaimedMedia::Slot(slot, Shutdown::default()))
 }
 
 /// The call of a browser, at a runner without a voice.
@@ -618,8 +618,8 @@ async fn a_media_slot_is_opened_when_the_program_connects() {
     assert_eq!(rig.hear().await, ProtobufFrame::Message("hello".into()));
 }
 
-/// A program that joins its LiveKit room by itself opens no media, so its exit alone ends the
-/// session, at once.
+/// A program that joins its LiveKit room by itself opens no media, so its exit ends the session, at
+/// once.
 #[tokio::test(start_paused = true)]
 async fn a_program_that_joined_by_itself_ends_its_session_as_it_exits() {
     let (_transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
@@ -633,6 +633,19 @@ async fn a_program_that_joined_by_itself_ends_its_session_as_it_exits() {
     signals.exited.notify_one();
     assert!(matches!(talk.await.expect("no panic"), MediaEnd::HungUp));
     assert!(exited_at.elapsed() <= PROCESS_REST + Duration::from_millis(1));
+}
+
+#[tokio::test]
+async fn the_end_of_a_room_s_session_ends_the_media_that_were_never_opened() {
+    let (_transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let (over, session_over) = Shutdown::channel();
+    let media = PendingMedia::new(UnclaimedMedia::Slot(slot, session_over));
+    let listener = MediaListener::bind().expect("a free port");
+    let talk = tokio::spawn(async move { run(media, listener, no_services(), &ProgramSignals::default()).await });
+    tokio::task::yield_now().await;
+    assert!(!talk.is_finished());
+    over.set();
+    assert!(matches!(talk.await.expect("no panic"), MediaEnd::SessionOver(_)));
 }
 
 /// Room events reach the program in order, also the reason for a failed join, which ends the
