@@ -11,11 +11,12 @@ use edge_runner_proto::livekit::worker::wire::{JobInfo, WorkerResponseKind};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::livekit::start_session;
 use crate::support::agents::{AgentServer, Worker, bot_token, caller_token, job, participant_job, webhook_token};
 use crate::support::http;
 use crate::support::livekit::{Options, Order, Server};
 use crate::support::participant::TestParticipant;
-use crate::support::program::{BotProcess, SLEEPING_COMMAND};
+use crate::support::program::{BotProcess, SLEEPING_COMMAND, wait_for_end, wait_until};
 use crate::support::runner::{PATIENCE, TestRunner};
 
 /// The states of a job.
@@ -649,6 +650,39 @@ fn start_asks_the_server_for_a_runner() {
         "the LiveKit server answered CreateRoom with status 500",
     ];
     assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
+}
+
+/// The runner is in no room before its program is, and still ends the session of callers who left.
+#[test]
+fn callers_who_leave_before_the_program_joins_end_its_session() {
+    let server = AgentServer::start();
+    let options = Options::default();
+    let url = format!("ws://{}", server.addr);
+    let variables = [
+        ("MEDIAROOM_URL", &*url),
+        ("MEDIAROOM_API_KEY", &options.key),
+        ("MEDIAROOM_API_SECRET", &options.secret),
+    ];
+    let runner = TestRunner::start_with(&PROGRAM, &variables);
+    let set = |participants| server.api.lock().expect("no holder panics").participants = participants;
+    let asked = |count: usize| {
+        let looks = || {
+            server
+                .requests()
+                .iter()
+                .filter(|(method, _)| method == "ListParticipants")
+                .count()
+        };
+        wait_until(|| looks() >= count, || format!("{} requests, {count} wanted", looks()));
+    };
+    set(vec![json!({"identity": "ann", "kind": "STANDARD"})]);
+    start_session(&runner, &json!({}));
+    let process = BotProcess::of(&runner, |_| true).process;
+    asked(1);
+    set(Vec::new());
+    wait_for_end(process);
+    let line = runner.wait_for_log("session ended");
+    assert!(line.contains("caller left") && !line.contains("aborted"), "{line}");
 }
 
 fn lost_bot(room: &str) -> String {

@@ -38,6 +38,7 @@ use crate::bot::{Kind, MediaroomArguments};
 use crate::config::{Config, Secret, Transport};
 use crate::io::addresses::own_addresses;
 use crate::io::admission::SessionPermit;
+use crate::io::rest::{RestError, RestResponse};
 use crate::io::seeding::seeding;
 use crate::io::session::{self, BotRestart, CloseOutcome, SessionIo, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
@@ -164,7 +165,11 @@ struct RoomTransport {
     config: Arc<Config>,
     /// The link to the worker, in the session of a job.
     job: Option<JobLink>,
+    /// A request for the participants.
+    looking: Option<LookFuture>,
 }
+
+type LookFuture = Pin<Box<dyn Future<Output = Result<RestResponse, RestError>> + Send>>;
 
 impl RoomTransport {
     fn new(config: Arc<Config>, job: Option<JobLink>) -> Self {
@@ -174,6 +179,7 @@ impl RoomTransport {
             paths: RoomPaths::default(),
             config,
             job,
+            looking: None,
         }
     }
 }
@@ -222,6 +228,7 @@ enum RoomInput {
     Datagram(SignalTarget, Datagram),
     Path(PathInput),
     Job(JobOrder),
+    Participants(Result<RestResponse, RestError>),
 }
 
 impl SessionIo for RoomTransport {
@@ -234,6 +241,7 @@ impl SessionIo for RoomTransport {
             ports,
             paths,
             job,
+            looking,
             ..
         } = self;
         let [publisher, subscriber] = match ports {
@@ -246,12 +254,18 @@ impl SessionIo for RoomTransport {
             datagram = recv_from(subscriber) => RoomInput::Datagram(SignalTarget::Subscriber, datagram),
             input = paths.recv() => RoomInput::Path(input),
             order = job::recv_from(job.as_mut()) => RoomInput::Job(order),
+            answer = answered(looking.as_mut()) => RoomInput::Participants(answer),
         }
     }
 
     fn deliver(&mut self, input: RoomInput, session: &mut RoomSession, task: &mut SessionTask) {
         match input {
             RoomInput::Socket(event) => self.handle_socket_event(event, session),
+            RoomInput::Participants(answer) => {
+                self.looking = None;
+                let answer = answer.as_ref().ok().map(|answer| (answer.status, &answer.body[..]));
+                session.handle_participants(answer, tasks::now());
+            }
             RoomInput::Job(JobOrder::Terminate) => session.handle_job_terminated(tasks::now()),
             RoomInput::Job(JobOrder::Reported) => session.handle_job_reported(tasks::now()),
             RoomInput::Path(PathInput::Event(id, event)) => session.handle_path(id, event, tasks::now()),
@@ -291,6 +305,7 @@ impl SessionIo for RoomTransport {
             RoomCommand::ClosePath(id) => self.paths.close(id),
             RoomCommand::ClosePaths => self.paths.close_all(),
             RoomCommand::Transmit(target, transmit) => self.transmit(target, transmit, task),
+            RoomCommand::Look(request) => self.looking = Some(Box::pin(async move { rest::send(&request).await })),
             RoomCommand::Job(news) => {
                 if let Some(job) = &mut self.job {
                     job.tell(news);
@@ -306,6 +321,13 @@ impl SessionIo for RoomTransport {
             hang_up: request.map(|request| Box::pin(rest::hang_up(&RoomHangUp, request)) as _),
             log_suffix: format!(", {unrouted} datagrams of no connection"),
         }
+    }
+}
+
+async fn answered(looking: Option<&mut LookFuture>) -> Result<RestResponse, RestError> {
+    match looking {
+        Some(looking) => looking.await,
+        None => std::future::pending().await,
     }
 }
 

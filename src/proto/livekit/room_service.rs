@@ -1,5 +1,5 @@
-//! Requests to a LiveKit server about the participants of a room: hang-up and transfer of a
-//! telephone call.
+//! Requests to a LiveKit server about the participants of a room: their list, and hang-up and
+//! transfer of a telephone call.
 //!
 //! In: the credentials of the configuration, the participant's identity, a target, the Unix time;
 //! later status and body of the answer. Out: the request, and the meaning of its answer. Source:
@@ -42,6 +42,12 @@ impl RoomService {
             secret: secret.clone(),
             room: room.to_owned(),
         }
+    }
+
+    /// Returns the request for the participants.
+    pub fn participants(&self, now_s: u64) -> RestRequest {
+        let body = json!({"room": self.room});
+        self.request("RoomService/ListParticipants", &body, false, now_s)
     }
 
     /// Returns the request that removes a participant, which hangs a telephone up.

@@ -12,7 +12,7 @@
 //! resuming, `connection` is one connection, `server_paths` its ways to the server,
 //! `participants` tracks the participants, `messages` handles data, `unannounced` holds what
 //! comes too early, `leave` ends the session, and `job` is what a job of the server adds.
-//! Timeouts and their reasons are in `limits`. Source: `docs/spec/livekit.md` 2 to 5.
+//! `unjoined` looks at the room before the bot is in it. Timeouts and their reasons are in `limits`. Source: `docs/spec/livekit.md` 2 to 5.
 
 mod connection;
 mod disconnect;
@@ -24,6 +24,7 @@ mod participants;
 mod resume;
 mod server_paths;
 mod unannounced;
+mod unjoined;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -49,6 +50,7 @@ use crate::livekit::text_stream::TextStreams;
 use crate::livekit::transcripts::Transcripts;
 use crate::livekit::wire::SignalTarget;
 use crate::secret::Secret;
+use crate::server::rest::RestRequest;
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::transport::Transport;
 use crate::webrtc::connection::{ConnectionContext, ReceivedPacket, Transmit};
@@ -60,6 +62,7 @@ use participants::Participants;
 use resume::{LastResume, Resume};
 pub use server_paths::{PathEvent, PathId, PathRequest};
 use unannounced::UnannouncedData;
+use unjoined::RoomLookout;
 
 /// Time for the callers of a lost connection to return after the bot has rejoined: stock clients
 /// retry for up to 40 s.
@@ -94,6 +97,8 @@ pub enum RoomCommand {
     Transmit(SignalTarget, Transmit),
     /// Reports to the worker that has the job.
     Job(JobEvent),
+    /// Asks the API of the server; [`RoomSession::handle_participants`] follows with the answer.
+    Look(RestRequest),
 }
 
 /// The phase of a session.
@@ -198,6 +203,7 @@ pub struct RoomSession {
     remote_calls: RemoteCalls,
     text_streams: TextStreams,
     service: Option<RoomService>,
+    lookout: Option<RoomLookout>,
     /// Whether the bot has given the call away.
     is_transferred: bool,
     /// The telephone to hang up when the session has ended.
@@ -254,6 +260,11 @@ impl RoomSession {
                 RoomRole::Bot => TextStreams::default(),
                 RoomRole::Caller => TextStreams::of_topic(TRANSCRIPTION_TOPIC),
             },
+            lookout: setup
+                .service
+                .clone()
+                .filter(|_| setup.role == RoomRole::Bot)
+                .map(|service| RoomLookout::new(service, now)),
             service: setup.service,
             is_transferred: false,
             hang_up: None,
@@ -513,7 +524,7 @@ impl RoomSession {
             RoomPhase::Finishing { until, .. } | RoomPhase::Closing { until } => Some(until),
             _ => self.rejoin_deadline(),
         };
-        let alone = matches!(self.phase, RoomPhase::Live { .. })
+        let alone = matches!(self.phase, RoomPhase::Waiting | RoomPhase::Live { .. })
             .then(|| self.empty_deadline())
             .flatten();
         let pause = match self.signal {
@@ -530,6 +541,7 @@ impl RoomSession {
             .earlier_of(connection, "connection")
             .earlier_of(phase, "phase timeout")
             .earlier_of(alone, "no caller")
+            .earlier_of(self.look_deadline(), "participants")
             .earlier_of(pause, "next try")
             .earlier_of(self.resume_deadline(), "resume")
             .earlier_of(subscribed, "subscription")
@@ -562,6 +574,7 @@ impl Session for RoomSession {
         self.receiver.configure(in_rate_hz, mixed, now);
         self.audio_sender.set_rate(out_rate_hz);
         if self.phase == RoomPhase::Waiting {
+            self.lookout = None;
             self.join(now);
         }
     }
@@ -623,6 +636,10 @@ impl Session for RoomSession {
                 }
             }
             RoomPhase::Closing { until } if now >= until => self.phase = RoomPhase::Closed,
+            RoomPhase::Waiting => {
+                self.look(now);
+                self.check_empty(now);
+            }
             RoomPhase::Live { .. } => {
                 self.update_callers(now);
                 self.check_audio(now);

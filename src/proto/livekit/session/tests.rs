@@ -10,6 +10,7 @@ mod reconnect;
 mod resume;
 mod simulation;
 mod telephones;
+mod unjoined;
 
 use crate::limits::{
     CONNECT_WITHIN, FINISH_WITHIN, ROOM_BAD_DESCRIPTIONS_MAX, ROOM_CLOSE_WITHIN, ROOM_JOIN_PAUSES, ROOM_LEAVE_AFTER,

@@ -43,6 +43,7 @@ use crate::server::source::SourceKey;
 use jobs::{Promise, PromiseKey, ServedJob};
 use load::LoadMeter;
 use report::{WorkerCounts, WorkerReport, WorkerState};
+pub(in crate::livekit) use room_api::{ListedParticipant, participants};
 use wire::{
     MigrateJobs, RegisterWorker, UpdateWorker, WorkerPing, WorkerRegistered, WorkerRequestKind, WorkerResponseKind,
 };

@@ -129,7 +129,7 @@ impl RoomApi {
 /// A participant, in lists and in events.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ListedParticipant {
+pub(in crate::livekit) struct ListedParticipant {
     kind: Value,
     state: Value,
     #[serde(deserialize_with = "or_default")]
@@ -149,12 +149,13 @@ struct ListedPermission {
 }
 
 impl ListedParticipant {
-    fn is_agent(&self) -> bool {
+    /// Tells whether it is a bot.
+    pub(in crate::livekit) fn is_agent(&self) -> bool {
         self.permission.agent || self.kind == "AGENT" || self.kind == 4
     }
 
     /// Tells whether it is somebody who talks with a bot.
-    pub(super) fn is_caller(&self) -> bool {
+    pub(in crate::livekit) fn is_caller(&self) -> bool {
         let is_service = ["EGRESS", "INGRESS"].iter().any(|kind| self.kind == *kind) || self.kind == 2;
         let is_gone = self.state == "DISCONNECTED" || self.state == 3;
         !self.is_agent() && !is_service && !is_gone && !self.permission.hidden && !self.permission.recorder
@@ -213,7 +214,7 @@ impl ListedDispatch {
 }
 
 /// Reads the answer of `ListParticipants`; `None` if it is none.
-pub(super) fn participants(answer: &[u8]) -> Option<Vec<ListedParticipant>> {
+pub(in crate::livekit) fn participants(answer: &[u8]) -> Option<Vec<ListedParticipant>> {
     #[derive(Deserialize)]
     struct ParticipantList {
         #[serde(default, deserialize_with = "or_default")]

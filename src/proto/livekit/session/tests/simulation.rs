@@ -93,6 +93,8 @@ pub struct Simulation {
     pub texts: Vec<String>,
     /// News about the job, and the number of requests before each.
     pub news: Vec<(usize, JobEvent)>,
+    /// The requests for the participants.
+    pub looks: Vec<RestRequest>,
     /// Whether the worker reports outcomes at once.
     pub reports: bool,
     /// All packets of the bot, these messages included.
@@ -218,6 +220,7 @@ impl Simulation {
             gone: None,
             texts: Vec::new(),
             news: Vec::new(),
+            looks: Vec::new(),
             reports: true,
             packets: Vec::new(),
             levels: Vec::new(),
@@ -494,6 +497,7 @@ impl Simulation {
             RoomCommand::OpenPath(target, id, request) => self.handle_open_path(target, id, request),
             RoomCommand::ClosePath(id) => self.paths.retain(|(_, _, open, _)| *open != id),
             RoomCommand::ClosePaths => self.paths.clear(),
+            RoomCommand::Look(request) => self.looks.push(request),
             RoomCommand::Job(news) => {
                 let is_end = matches!(news, JobEvent::Ended(_));
                 self.news.push((self.requests.len(), news));
