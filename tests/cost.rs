@@ -246,6 +246,21 @@ fn the_longest_message_of_a_service_is_not_expensive() {
     }
 }
 
+/// A harness may send longer messages than other clients, of which a bot of the runner's own takes
+/// none apart.
+#[test]
+fn the_longest_message_of_an_evaluation_is_not_expensive() {
+    let (begin, end) = (
+        r#"{"label":"rtvi-ai","type":"client-message","id":"1","data":{"t":"x","d":["#,
+        "0]}}",
+    );
+    let words = (limits::EVAL_MESSAGE_BYTES_MAX - begin.len() - end.len()) / 3;
+    let input = format!("{begin}{}{end}", "[],".repeat(words));
+    let (held, took) = cost_of(|| entries::rtvi::message(input.as_bytes()));
+    assert!(held <= HELD_BYTES_MAX, "{held} bytes");
+    assert!(took <= CPU_NS_MAX * SLOWER, "{took} ns");
+}
+
 /// The harness itself sees what it is for: text that multiplies, and a search that starts again at
 /// each byte.
 #[test]

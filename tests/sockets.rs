@@ -6,12 +6,15 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::limits::{HANDSHAKE_WITHIN, MESSAGE_BYTES_MAX, RATE_CHANGES_MAX};
+use edge_runner_proto::limits::{
+    EVAL_LONG_MAX, EVAL_MESSAGE_BYTES_MAX, HANDSHAKE_WITHIN, MESSAGE_BYTES_MAX, RATE_CHANGES_MAX,
+};
 use edge_runner_proto::sockets::frames;
 use serde_json::{Value, json};
 
 use crate::support::client::{CLIENT_RATE_HZ, Client};
 use crate::support::http::{self, Reply};
+use crate::support::program::{BotProcess, SLEEPING_COMMAND};
 use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::socket::{ConnectOptions, HandshakeError, Socket, bare};
 use crate::support::sweep::Sweep;
@@ -170,6 +173,47 @@ fn a_client_who_breaks_the_protocol_is_closed_with_its_code() {
     assert_eq!(client.end().map(|(code, _)| code), Some(1003), "text");
     assert_echo(&mut unaffected, 400, 16_000);
     runner.wait_for_sessions(1);
+}
+
+/// Connects as `pipecat eval` does.
+fn evaluate(runner: &TestRunner, target: &str) -> Socket {
+    let socket = Socket::connect(runner.addr, target);
+    let flags = json!({"t": "eval-connect", "d": {"skip_tts": true}});
+    let connect = json!({"id": "eval-connect", "label": "rtvi-ai", "type": "client-message", "data": flags});
+    socket.text(connect.to_string());
+    socket
+}
+
+/// A picture reaches the program whole, and before what follows. Two evaluations at once may send
+/// such, and those that a bot does not read cost what the limit says.
+#[test]
+fn an_evaluation_sends_long_messages() {
+    let runner = TestRunner::start(&["--", "/bin/sh", "-c", SLEEPING_COMMAND]);
+    let before = runner.peak_kib();
+    let other = evaluate(&runner, "/ws?skip_tts=true");
+    let mut program = BotProcess::of(&runner, |arguments| arguments["transport_type"] == "eval").connect_media();
+    let picture = json!({"image": "x".repeat(EVAL_MESSAGE_BYTES_MAX - 100)});
+    other.text(picture.to_string());
+    other.text(json!({"after": "it"}).to_string());
+    program.hear_message("what follows", |message| message["after"] == "it");
+    let heard = &program.messages[program.messages.len() - 2];
+    assert!(*heard == picture, "{} bytes", heard.to_string().len());
+
+    let mut unread = evaluate(&runner, "/ws?capture_bot_images=true");
+    for target in ["/ws?skip_tts=true", "/ws"] {
+        let mut third = evaluate(&runner, target);
+        third.text("x".repeat(MESSAGE_BYTES_MAX + 1));
+        let end = third.end();
+        assert_eq!(end, Some((1009, "the message is too long".into())), "{target}");
+    }
+    for _ in 0..14 {
+        unread.text(picture.to_string());
+    }
+    unread.close(1000);
+    unread.end();
+    let most = EVAL_LONG_MAX * 6 * EVAL_MESSAGE_BYTES_MAX / 1024;
+    let cost = runner.peak_kib() - before;
+    assert!(cost <= most as u64, "{cost} KiB, at most {most}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Transport};
+use crate::limits::{EVAL_MESSAGE_BYTES_MAX, MESSAGES_IN_BYTES_MAX};
 use crate::proto::job::Job;
 use crate::proto::metrics::RunnerMetrics;
 use crate::proto::process::KindArguments;
@@ -319,6 +320,14 @@ impl Kind {
         }
     }
 
+    /// Returns the bytes of messages that may wait for the bot.
+    pub(crate) fn messages_in_bytes_max(&self) -> usize {
+        match self {
+            Kind::WebSocket(socket) if socket.has_long_messages => MESSAGES_IN_BYTES_MAX + EVAL_MESSAGE_BYTES_MAX,
+            _ => MESSAGES_IN_BYTES_MAX,
+        }
+    }
+
     /// Returns the rooms that a bot joins by itself, for a sentence, if this is one.
     pub(crate) fn rooms_of_bot(&self) -> Option<&'static str> {
         matches!(self, Kind::Videoroom(_)).then_some("Daily rooms")
@@ -493,6 +502,8 @@ pub struct WebSocketArguments {
     pub is_simulated: bool,
     /// The flags of an evaluation by `pipecat eval`, an object. It sends and expects texts alone.
     pub eval: Option<Value>,
+    /// Whether its messages may be longer than those of other callers.
+    has_long_messages: bool,
     media: Option<media::MediaSlot>,
 }
 
@@ -523,6 +534,7 @@ impl WebSocketArguments {
             line_laws: None,
             is_simulated: false,
             eval: None,
+            has_long_messages: false,
             media: Some(slot),
         }
     }
@@ -535,6 +547,14 @@ impl WebSocketArguments {
     /// Returns the arguments of an evaluation, or of none.
     pub(crate) fn of_eval(self, eval: Option<Value>) -> Self {
         WebSocketArguments { eval, ..self }
+    }
+
+    /// Returns the arguments of a caller who may send long messages, or not.
+    pub(crate) fn with_long_messages(self, has_long_messages: bool) -> Self {
+        WebSocketArguments {
+            has_long_messages,
+            ..self
+        }
     }
 
     /// Returns the arguments of a telephone call on this line.

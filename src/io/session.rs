@@ -155,6 +155,7 @@ impl SessionTask {
         let runner_metrics = self.sessions.metrics().clone();
         self.metrics = Some(SessionMetrics::begin(runner_metrics, transport, tasks::now()));
         let kind = make_arguments(slot);
+        transport_side.set_messages_max(kind.messages_in_bytes_max());
         self.trace = Traceparent::of_body(&body);
         let listed = self.sessions.list(
             &chosen,

@@ -21,7 +21,7 @@ use crate::io::process;
 use crate::io::tasks::{self, SlotPool};
 use crate::io::trace;
 use crate::io::watch::Watchdog;
-use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN};
+use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, EVAL_LONG_MAX};
 use crate::logging::{self, LogClient};
 use crate::proto::calls::CallOutcome;
 use crate::proto::event::LeaveReason;
@@ -75,6 +75,7 @@ struct SessionsInner {
     live: SlotPool,
     admission: Admission,
     hang_ups: SlotPool,
+    long_evaluations: SlotPool,
     metrics: Arc<RunnerMetrics>,
     /// The sessions with a bot, each with the signal that ends it.
     table: Mutex<LiveSessions<Arc<Notify>>>,
@@ -99,6 +100,7 @@ impl Sessions {
             admission: Admission::new(live.clone()),
             live,
             hang_ups: SlotPool::new(HANG_UPS_MAX),
+            long_evaluations: SlotPool::new(EVAL_LONG_MAX),
             metrics: Arc::default(),
             table: Mutex::default(),
             observer: OnceLock::new(),
@@ -170,6 +172,11 @@ impl Sessions {
     /// Returns the slots of hang-ups that outlive their sessions.
     pub fn hang_ups(&self) -> &SlotPool {
         &self.0.hang_ups
+    }
+
+    /// Returns the slots of sockets that may take the long messages of an evaluation.
+    pub fn long_evaluations(&self) -> &SlotPool {
+        &self.0.long_evaluations
     }
 
     /// Returns the metrics of this runner.

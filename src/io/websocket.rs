@@ -42,8 +42,8 @@ use crate::io::rest;
 use crate::io::session::{self, CloseOutcome, SessionIo, SessionTask};
 use crate::io::sessions::{CallAttempt, SessionStart, Sessions};
 use crate::io::stream::MaybeTlsStream;
-use crate::io::tasks;
-use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
+use crate::io::tasks::{self, Slot};
+use crate::limits::{EVAL_MESSAGE_BYTES_MAX, HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::proto::answered_by::AnsweredBy;
 use crate::proto::bots::UnknownBot;
 use crate::proto::counts::Count;
@@ -76,6 +76,8 @@ pub enum SocketEndpoint {
     Call {
         proof: Proof,
         names_bot: bool,
+        /// Whether the URL announces an evaluation, whose messages may be long.
+        may_be_eval: bool,
     },
 }
 
@@ -107,18 +109,29 @@ async fn run(
     if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
         log::debug!("the size of the send buffer: {error}");
     }
+    let long_messages = match &endpoint {
+        SocketEndpoint::Call { may_be_eval: true, .. } => sessions.long_evaluations().try_acquire(),
+        _ => None,
+    };
+    let mut config = config();
+    if long_messages.is_some() {
+        // The session rejects a long message of a peer that is no evaluation.
+        config = config
+            .max_message_size(Some(EVAL_MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(EVAL_MESSAGE_BYTES_MAX));
+    }
     // Both are boxed: the task would otherwise have the size of this step, 13 KiB, for good.
     let opening = Box::pin(WebSocketStream::from_partially_read(
         stream,
         read.into(),
         Role::Server,
-        Some(config()),
+        Some(config),
     ));
     let socket = Box::new(opening.await);
     let now = tasks::now();
     let (session, path, has_bot) = match endpoint {
         SocketEndpoint::Client => (SocketSession::client(now), "/ws-client", true),
-        SocketEndpoint::Call { proof, names_bot } => {
+        SocketEndpoint::Call { proof, names_bot, .. } => {
             let session = SocketSession::call(proof, sessions.config().clone(), now);
             (session, "/ws", names_bot)
         }
@@ -134,6 +147,7 @@ async fn run(
         dialled,
         has_bot,
         hang_up: None,
+        long_messages,
         is_writable: true,
         is_readable: true,
         discard: HTTP_DISCARD_BYTES_MAX,
@@ -166,6 +180,8 @@ struct WebSocketIo {
     has_bot: bool,
     /// The hang-up in progress.
     hang_up: Option<HangUpFuture>,
+    /// Held by a socket that takes long messages.
+    long_messages: Option<Slot>,
     /// Whether the socket has taken everything so far.
     is_writable: bool,
     /// Whether messages can be read; false after an error.
@@ -467,6 +483,7 @@ impl WebSocketIo {
         // The body of a call is what its provider passes on, or what it was dialled with.
         let body = call_data.as_ref().and_then(|data| data.get("body").cloned());
         let body = body.unwrap_or(start.body);
+        let has_long_messages = eval.is_some() && self.long_messages.is_some();
         let connection = WebSocketConnection::new(self.path);
         task.start_bot(
             start.bot,
@@ -477,7 +494,7 @@ impl WebSocketIo {
             |slot| {
                 let arguments = WebSocketArguments::new(connection, transport, call_data, slot);
                 let arguments = arguments.on_line(line_rate_hz, line_laws).simulated(is_simulated);
-                bot::Kind::WebSocket(arguments.of_eval(eval))
+                bot::Kind::WebSocket(arguments.of_eval(eval).with_long_messages(has_long_messages))
             },
         );
     }

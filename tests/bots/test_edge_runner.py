@@ -75,7 +75,7 @@ class Peer:
         accept = base64.b64encode(hashlib.sha1(key.encode() + media.GUID).digest()).decode()
         writer.write(f"HTTP/1.1 {self.status}\r\nsec-websocket-accept: {accept}\r\n\r\n".encode())
         for opcode, data in self.sends:
-            length = bytes([len(data)]) if len(data) < 126 else b"\x7e" + len(data).to_bytes(2, "big")
+            length = bytes([len(data)]) if len(data) < 126 else b"\x7f" + len(data).to_bytes(8, "big")
             writer.write(bytes([opcode]) + length + data)
         with contextlib.suppress(EOFError, ConnectionError):
             while self.status.startswith("101"):
@@ -139,6 +139,14 @@ class Connection(unittest.IsolatedAsyncioTestCase):
             await connection.send_audio(b"\0\0", 16_000)
             await connection.close()
         self.assertEqual(peer.read, [(10, b"ping")])
+
+    async def test_a_picture_of_an_evaluation_is_received(self):
+        picture = {"image": "b" * (16 * 1024 * 1024 - 100)}
+        async with Peer([(0x82, text(picture)), (0x88, b"\3\xe8")]) as peer:
+            connection = await media.Media.connect(peer.url, 16_000)
+            received = [json.loads(message) async for _, message, _ in connection.receive()]
+            await connection.close()
+        self.assertTrue(received == [picture])
 
     async def test_a_refusal_says_what_the_runner_said(self):
         async with Peer(status="400 Bad Request") as peer:

@@ -43,6 +43,8 @@ pub(super) struct Inbound {
     pub(super) frames: usize,
     /// The bytes of text in `events`.
     pub(super) message_bytes: usize,
+    /// The cap on them.
+    pub(super) message_bytes_max: usize,
     /// Buffers of frames that the bot has dropped, for later frames.
     pub(super) free_buffers: Vec<Vec<i16>>,
     pub(super) frames_dropped: u64,

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use edge_runner_http::common::lock;
+use edge_runner_http::sync::Mutex;
 use serde_json::Value;
 
-use super::queues::{MediaQueues, OutboundText, RoomCallData};
+use super::queues::{Inbound, MediaQueues, OutboundText, RoomCallData};
 use super::{Audio, AudioFrame, Event, Events, Media, Output, PLAYED_MARK};
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX};
 use crate::proto::audio::queue::take_samples;
@@ -46,12 +47,21 @@ pub struct TransportSide(pub(super) Arc<MediaQueues>);
 pub fn pair(frames_max: usize) -> (TransportSide, MediaSlot) {
     let queues = Arc::new(MediaQueues {
         frames_max,
+        inbound: Mutex::new(Inbound {
+            message_bytes_max: MESSAGES_IN_BYTES_MAX,
+            ..Inbound::default()
+        }),
         ..MediaQueues::default()
     });
     (TransportSide(queues.clone()), MediaSlot(queues))
 }
 
 impl TransportSide {
+    /// Sets how many bytes of messages may wait for the bot.
+    pub fn set_messages_max(&self, bytes_max: usize) {
+        lock(&self.0.inbound).message_bytes_max = bytes_max;
+    }
+
     /// Waits until the bot has queued or changed something.
     pub async fn notified(&self) {
         self.0.outbound_changed.notified().await;
@@ -97,7 +107,7 @@ impl TransportSide {
             _ => {}
         }
         inbound.events.push_back(event);
-        while inbound.message_bytes > MESSAGES_IN_BYTES_MAX {
+        while inbound.message_bytes > inbound.message_bytes_max {
             inbound.drop_oldest(&[is_message]);
         }
         while inbound.events.len() - inbound.frames > EVENTS_IN_MAX {

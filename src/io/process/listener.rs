@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
-use crate::limits::{ACCEPT_PAUSE_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_MESSAGE_BYTES_MAX};
+use crate::limits::{ACCEPT_PAUSE_MAX, EVAL_MESSAGE_BYTES_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_MESSAGE_BYTES_MAX};
 use crate::proto::process::media_query::MediaQuery;
 use std::time::Duration;
 
@@ -133,7 +133,8 @@ fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(4096)
         .write_buffer_size(0)
-        .max_write_buffer_size(2 * MESSAGES_IN_BYTES_MAX)
+        // One frame beyond what the socket takes. The longest is of an evaluation.
+        .max_write_buffer_size(2 * MESSAGES_IN_BYTES_MAX + EVAL_MESSAGE_BYTES_MAX)
         .max_message_size(Some(PROCESS_MESSAGE_BYTES_MAX))
         .max_frame_size(Some(PROCESS_MESSAGE_BYTES_MAX))
 }

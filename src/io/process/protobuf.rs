@@ -161,9 +161,13 @@ impl PendingMedia {
             let slot = args.kind.take_media()?;
             return Some(PendingMedia::new(UnclaimedMedia::Slot(slot, args.session_over.clone())));
         }
+        let backlog = InboundQueue::new(args.kind.messages_in_bytes_max());
         args.media(Audio::default()).ok().map(|media| {
             media.output().set_readiness(BotReadiness::Starting);
-            PendingMedia::new(UnclaimedMedia::Open(media))
+            PendingMedia {
+                backlog,
+                ..PendingMedia::new(UnclaimedMedia::Open(media))
+            }
         })
     }
 

@@ -28,7 +28,7 @@ use crate::proto::http::started::IdUse;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::key;
-use crate::proto::sockets::start;
+use crate::proto::sockets::{eval, start};
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::{Reply, ResponseBody, lock};
@@ -134,7 +134,8 @@ pub fn socket(request: RouteRequest<'_>, hooks: Option<&CallHooks>) -> Result<Re
             || issuer.is_some_and(|issuer| issuer != Issuer::Anyone),
         ..requester
     };
-    let endpoint = endpoint(family, token.as_ref(), signed, named.is_some());
+    let may_be_eval = eval::is_announced(|flag| query.value(flag).is_some());
+    let endpoint = endpoint(family, token.as_ref(), signed, named.is_some(), may_be_eval);
     let client = log_client(app, peer).or_authorised(requester.is_authorised);
     app.check_open()?;
     let admission = app.sessions.admission();
@@ -206,6 +207,7 @@ fn endpoint(
     token: Option<&VerifiedToken<'_>>,
     signed: Option<&'static Provider>,
     names_bot: bool,
+    may_be_eval: bool,
 ) -> SocketEndpoint {
     let proof = match token.map(VerifiedToken::claims) {
         _ if family == SocketKind::Client => return SocketEndpoint::Client,
@@ -213,5 +215,9 @@ fn endpoint(
         Some(claims) if claims.issuer == Issuer::ApiKey => Proof::ApiKey,
         _ => signed.map_or(Proof::Missing, Proof::Signature),
     };
-    SocketEndpoint::Call { proof, names_bot }
+    SocketEndpoint::Call {
+        proof,
+        names_bot,
+        may_be_eval,
+    }
 }

@@ -17,6 +17,7 @@ use crate::bot_message::{self, BotMessage, BotText, ReportedTimes};
 use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::SessionEvent;
 use crate::http::traceparent::Traceparent;
+use crate::limits::MESSAGE_BYTES_MAX;
 use crate::rtvi::LABEL;
 use crate::server::source::SourceKey;
 use crate::text::{beginning, cut};
@@ -599,7 +600,7 @@ impl CallRecorder {
         struct TypedText {
             content: String,
         }
-        if !text.contains("send-text") {
+        if text.len() > MESSAGE_BYTES_MAX || !text.contains("send-text") {
             return;
         }
         if let Ok(Typed { label, kind, data }) = serde_json::from_str(text)

@@ -9,13 +9,19 @@ use std::collections::VecDeque;
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_IN_SAMPLES_MAX};
 
 /// The queue to one program.
-#[derive(Default)]
 pub struct InboundQueue {
     items: VecDeque<InboundItem>,
     samples: usize,
     messages: usize,
     message_bytes: usize,
+    message_bytes_max: usize,
     dropped: DroppedCounts,
+}
+
+impl Default for InboundQueue {
+    fn default() -> Self {
+        InboundQueue::new(MESSAGES_IN_BYTES_MAX)
+    }
 }
 
 /// The numbers of dropped samples and messages.
@@ -31,6 +37,18 @@ enum InboundItem {
 }
 
 impl InboundQueue {
+    /// Creates a queue with a cap on the bytes of its messages.
+    pub fn new(message_bytes_max: usize) -> Self {
+        InboundQueue {
+            items: VecDeque::new(),
+            samples: 0,
+            messages: 0,
+            message_bytes: 0,
+            message_bytes_max,
+            dropped: DroppedCounts::default(),
+        }
+    }
+
     /// Queues a frame of speech. A single frame is accepted at any length.
     pub fn push_speech(&mut self, frame: Vec<u8>, samples: usize) {
         self.samples += samples;
@@ -52,7 +70,7 @@ impl InboundQueue {
         self.messages += 1;
         self.message_bytes += frame.len();
         self.items.push_back(InboundItem::Message(frame));
-        while self.messages > EVENTS_IN_MAX || (self.message_bytes > MESSAGES_IN_BYTES_MAX && self.messages > 1) {
+        while self.messages > EVENTS_IN_MAX || (self.message_bytes > self.message_bytes_max && self.messages > 1) {
             let oldest = self
                 .items
                 .iter()

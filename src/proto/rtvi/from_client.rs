@@ -13,7 +13,9 @@ use serde_json::{Map, Value};
 
 use super::{LABEL, ToClient, clip};
 use crate::base64;
-use crate::limits::{RATES_HZ, RTVI_DTMF_KEYS_MAX, RTVI_ECHO_CHARS_MAX, RTVI_ID_BYTES_MAX, RTVI_REASON_CHARS_MAX};
+use crate::limits::{
+    MESSAGE_BYTES_MAX, RATES_HZ, RTVI_DTMF_KEYS_MAX, RTVI_ECHO_CHARS_MAX, RTVI_ID_BYTES_MAX, RTVI_REASON_CHARS_MAX,
+};
 
 /// A message of a client.
 #[derive(Debug, PartialEq)]
@@ -225,6 +227,10 @@ impl std::error::Error for RtviError {}
 /// # Errors
 /// Returns an [`RtviError`] for every invalid message; [`RtviError::reply`] is its reply.
 pub fn parse(text: &str) -> Result<Message, RtviError> {
+    // An evaluation may send longer ones, to bots that take them.
+    if text.len() > MESSAGE_BYTES_MAX {
+        return Err(RtviError::Envelope("the message is too long"));
+    }
     let Ok(Value::Object(mut envelope)) = serde_json::from_str(text) else {
         return Err(RtviError::NotRtvi);
     };

@@ -11,6 +11,14 @@ use crate::limits::TELEPHONY_START_BYTES_MAX;
 /// The type of the message, among those of an application.
 pub const CONNECT: &str = "eval-connect";
 
+/// Returns whether an upgrade has a query of the harness, which names there what it asks of the bot.
+/// It decides how long messages may be before the first one has come.
+pub fn is_announced(in_query: impl Fn(&str) -> bool) -> bool {
+    ["skip_tts", "capture_bot_audio", "capture_bot_images"]
+        .into_iter()
+        .any(in_query)
+}
+
 /// Returns the flags of the message with which an evaluation begins, an object; `None` for any
 /// other message.
 pub fn flags(text: &str) -> Option<Value> {
@@ -27,6 +35,13 @@ pub fn flags(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_harness_announces_itself_in_its_query() {
+        let is_with = |name: &str| is_announced(|flag| flag == name);
+        assert!(is_with("skip_tts") && is_with("capture_bot_audio") && is_with("capture_bot_images"));
+        assert!(!is_with("bot") && !is_with("trigger_disconnect"));
+    }
 
     #[test]
     fn only_the_message_of_the_harness_begins_an_evaluation() {

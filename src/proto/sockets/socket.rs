@@ -28,8 +28,8 @@ use crate::config::Config;
 use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
-    CALL_DEAF_AFTER, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX,
-    MESSAGES_OUT_MAX, SOCKET_FREED_AFTER,
+    CALL_DEAF_AFTER, EVAL_MESSAGE_BYTES_MAX, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX,
+    MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER,
 };
 use crate::server::rest::RestRequest;
 use crate::session::{Deadline, Session, SessionOutput};
@@ -452,6 +452,15 @@ impl SocketSession {
     pub fn handle_answered_by(&mut self, by: AnsweredBy) {
         if self.can_send_audio() {
             self.events.push_back(SessionEvent::AnsweredBy(by));
+        }
+    }
+
+    /// Returns the bytes of the longest message of the peer. The transport may let longer ones pass
+    /// before it is known who that is.
+    fn message_bytes_max(&self) -> usize {
+        match self.wire {
+            WireProtocol::Eval(_) => EVAL_MESSAGE_BYTES_MAX,
+            WireProtocol::Client | WireProtocol::Call(_) => MESSAGE_BYTES_MAX,
         }
     }
 

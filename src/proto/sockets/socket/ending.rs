@@ -13,7 +13,7 @@ use crate::refusal::SessionRefusal;
 /// A read error of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketReadError {
-    /// A message is longer than [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX).
+    /// A message is longer than the peer may send.
     TooLong,
     NotUtf8,
     Malformed,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::audio_sender::SocketAudioSender;
-use super::ending::UNRECOGNISED;
+use super::ending::{SocketReadError, UNRECOGNISED};
 use super::{SentMark, SocketPhase, SocketSession, WireProtocol, call_chunk_format};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::features::Feature;
@@ -25,6 +25,9 @@ impl SocketSession {
     pub fn handle_text(&mut self, text: &str, now: Instant) {
         self.last_received = now;
         self.has_received = true;
+        if text.len() > self.message_bytes_max() {
+            return self.handle_read_error(SocketReadError::TooLong, now);
+        }
         match (&self.wire, self.phase) {
             (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(Some(text), now),
             (WireProtocol::Eval(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
@@ -53,6 +56,9 @@ impl SocketSession {
     pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
         self.last_received = now;
         self.has_received = true;
+        if bytes.len() > self.message_bytes_max() {
+            return self.handle_read_error(SocketReadError::TooLong, now);
+        }
         match (&self.wire, self.phase) {
             (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(None, now),
             (WireProtocol::Call(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {

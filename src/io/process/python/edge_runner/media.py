@@ -21,6 +21,8 @@ AUDIO, MESSAGE, INTERRUPTION = 2, 4, 5
 RATES_HZ = range(8_000, 48_001)
 MESSAGE_BYTES_MAX = 1024 * 1024
 """The runner ends the session of a program that sends more in one message."""
+RECEIVED_BYTES_MAX = 17 * 1024 * 1024
+"""The pictures of an evaluation are long."""
 AUDIO_BYTES = 64 * 1024
 CLOSE_S = 2.0
 CONTINUATION, BINARY, CLOSE, PING = 0, 2, 8, 9
@@ -110,7 +112,7 @@ class Media:
             length = second & 0x7F
             if length > 125:
                 length = int.from_bytes(await self._reader.readexactly(2 if length == 126 else 8), "big")
-            if len(parts) + length > MESSAGE_BYTES_MAX:
+            if len(parts) + length > RECEIVED_BYTES_MAX:
                 raise ConnectionError("the runner sent too long a message")
             data = await self._reader.readexactly(length)
             opcode = first & 0x0F

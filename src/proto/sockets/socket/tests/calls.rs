@@ -629,6 +629,31 @@ fn an_evaluation_exchanges_texts() {
     assert_eq!((rig.closed(), rig.hang_ups), (Some((1000, "")), 0));
 }
 
+/// A picture is a long message. That of a peer who is no evaluation is rejected here too, since the
+/// transport may have been told that an evaluation comes.
+#[test]
+fn only_an_evaluation_has_long_messages() {
+    let begin = || Rig::new(|now| SocketSession::call(Proof::Missing, Arc::new(config()), now));
+    let mut eval = begin();
+    eval.json(eval_connect());
+    let picture = "x".repeat(EVAL_MESSAGE_BYTES_MAX);
+    eval.text(&picture);
+    assert!(eval.events.last() == Some(&SessionEvent::Message(picture)));
+    assert_eq!(eval.closed(), None);
+    eval.text("x".repeat(EVAL_MESSAGE_BYTES_MAX + 1));
+    assert_eq!(eval.closed(), Some((1009, "the message is too long")));
+    for is_text in [true, false] {
+        let mut unknown = begin();
+        let mut send = |length| match is_text {
+            true => unknown.text("x".repeat(length)),
+            false => unknown.binary(vec![0; length]),
+        };
+        send(MESSAGE_BYTES_MAX);
+        send(MESSAGE_BYTES_MAX + 1);
+        assert_eq!(unknown.closed(), Some((1009, "the message is too long")));
+    }
+}
+
 /// A binary message ends an evaluation, and the message in the middle of a call begins none.
 #[test]
 fn an_evaluation_is_of_texts_from_its_first_message() {
