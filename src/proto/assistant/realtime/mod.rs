@@ -59,6 +59,9 @@ const TEXTS_MAX: usize = 20;
 const LOGGED_MAX: u32 = 16;
 /// Text of a failure that may pass.
 const HOLD_ON: &str = "The assistant waits for its service; please hold on.";
+/// What the model is asked for when the words of the caller are lost with the connection.
+const SAY_AGAIN: &str = "The connection was lost for a moment, and with it what the caller said last. Say so in one short \
+                         sentence, in the language of the conversation, and ask the caller to say it again.";
 /// Items of the playout that are not of the service.
 const TICK_ITEM: &str = "tick";
 const FAILURE_ITEM: &str = "failure";
@@ -127,6 +130,8 @@ pub struct Realtime {
     wanted: Option<(Option<String>, bool)>,
     /// What the newest response was asked for with, in case its connection is lost.
     asked: (Option<String>, bool),
+    /// A turn of the caller that the service has not begun to answer: whether its text is known.
+    question: Option<bool>,
     /// The id of the event that asked for the newest response.
     request_id: String,
     cancelled: VecDeque<String>,
@@ -171,6 +176,7 @@ impl Realtime {
             active: None,
             wanted: None,
             asked: (None, body.text_only),
+            question: None,
             request_id: String::new(),
             cancelled: VecDeque::new(),
             stopwatch: AnswerStopwatch::default(),
@@ -469,7 +475,7 @@ impl Realtime {
     }
 
     /// Silences an answer whose connection is gone, and asks for it again on the next one, which is
-    /// given what was played of it.
+    /// given what was played of it. The same for an answer that the service had yet to begin.
     fn drop_answer(&mut self) {
         if std::mem::take(&mut self.is_caller_speaking) {
             // The next service hears the rest as a turn of its own.
@@ -486,11 +492,17 @@ impl Realtime {
             is_cut |= !active.id.is_some_and(|id| self.is_cancelled(&id));
             self.report(ClientReport::LlmStopped);
         }
+        let question = self.question.take();
         if is_cut && !self.hangs_up {
             let text_only = self.asked.1;
             // One of which nothing was played, such as a greeting, begins anew.
             let instructions = self.asked.0.take().filter(|_| played.is_empty());
             self.wanted.get_or_insert((instructions, text_only));
+        } else if let Some(is_known) = question
+            && !self.hangs_up
+        {
+            let instructions = (!is_known).then(|| SAY_AGAIN.to_owned());
+            self.wanted.get_or_insert((instructions, self.body.text_only));
         }
         for text in played {
             self.transcript.add(Speaker::Bot, &text);
@@ -733,9 +745,10 @@ impl Realtime {
         self.playback.has_item(|item| press_keys::call_of(item).is_some())
     }
 
-    /// Returns whether neither side speaks, and no function runs that the model waits for.
+    /// Returns whether neither side speaks, no answer is due, and no function runs that the model
+    /// waits for.
     fn is_between_turns(&self) -> bool {
-        let is_answering = self.active.is_some() || self.functions.is_waiting();
+        let is_answering = self.active.is_some() || self.question.is_some() || self.functions.is_waiting();
         !is_answering && !self.is_caller_speaking && !self.playback.is_speaking()
     }
 

@@ -86,6 +86,7 @@ impl Realtime {
             ServerEvent::SpeechStarted => self.handle_caller_started(now),
             ServerEvent::SpeechStopped => {
                 self.is_caller_speaking = false;
+                self.question = Some(false);
                 self.lifetime.keep(now);
                 self.stopwatch.begin(self.speech.take().unwrap_or(now));
                 self.report(ClientReport::UserStoppedSpeaking);
@@ -96,6 +97,7 @@ impl Realtime {
                 is_final,
             } => self.handle_transcript(&item_id, &text, is_final, now),
             ServerEvent::ResponseCreated { id } => {
+                self.question = None;
                 if self.active.as_ref().is_none_or(|active| active.id.is_some()) {
                     // The service makes it by itself.
                     self.asked = (None, self.body.text_only);
@@ -210,6 +212,7 @@ impl Realtime {
     fn handle_caller_started(&mut self, now: Instant) {
         self.lifetime.keep(now);
         self.is_caller_speaking = true;
+        self.question = None;
         self.report(ClientReport::UserStartedSpeaking);
         // The keys are pressed to the end: what speaks is the menu that they are for.
         if self.config.interrupt && !self.is_pressing() {
@@ -223,6 +226,8 @@ impl Realtime {
     fn handle_transcript(&mut self, item_id: &str, text: &str, is_final: bool, now: Instant) {
         if is_final {
             self.stopwatch.handle_recognized(now);
+            // Some services make the text before they begin the answer.
+            self.question = self.question.map(|_| !text.trim().is_empty());
         }
         let text = match is_final {
             true => self.transcript.complete(item_id, text).to_owned(),

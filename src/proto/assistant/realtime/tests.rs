@@ -543,8 +543,15 @@ fn an_old_connection_is_renewed_between_turns() {
     assert_eq!(rig.connects(), 1, "nor while a function runs");
     rig.session
         .handle_function_result(FunctionHost::Tools, "c", &json!("out"), rig.now);
+    rig.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "u"}));
     rig.hear(json!({"type": "response.created", "response": {"id": "b"}}));
+    rig.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "v"}));
+    rig.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "v"}));
     rig.hear(json!({"type": "response.done", "response": {"id": "b", "status": "completed"}}));
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.connects(), 1, "nor while an answer is due");
+    rig.hear(json!({"type": "response.created", "response": {"id": "c"}}));
+    rig.hear(json!({"type": "response.done", "response": {"id": "c", "status": "completed"}}));
     rig.pass(Duration::from_secs(1));
     assert_eq!(rig.connects(), 2);
     assert!(!rig.is_over());

@@ -67,6 +67,53 @@ fn an_answer_that_is_lost_before_its_first_sound_is_asked_for_again() {
     assert_eq!(rig.types(), ["session.update"], "it was given");
 }
 
+/// The service has heard the caller to the end, and has not begun to answer. A caller whose words
+/// have no text yet is asked for them.
+#[test]
+fn a_question_that_is_lost_before_its_answer_is_answered_all_the_same() {
+    for is_known in [true, false] {
+        let mut rig = Rig::ready();
+        rig.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "u"}));
+        rig.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "u"}));
+        if is_known {
+            rig.hear(
+                json!({"type": "conversation.item.input_audio_transcription.completed", "item_id": "u",
+                "transcript": "Where are you?"}),
+            );
+        }
+        // It is lost again before the next service has begun to answer.
+        for _ in 0..2 {
+            rig.reconnect();
+            let asked = rig.sent.last().expect("a request")["response"]["instructions"].clone();
+            if is_known {
+                assert_eq!(asked, Value::Null);
+                assert_eq!(
+                    rig.types(),
+                    ["session.update", "conversation.item.create", "response.create"]
+                );
+            } else {
+                assert_eq!(asked, SAY_AGAIN);
+                assert_eq!(rig.types(), ["session.update", "response.create"]);
+            }
+        }
+        begin_response(&mut rig);
+        rig.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+        rig.reconnect();
+        assert!(!rig.types().contains(&"response.create".to_owned()), "it was answered");
+    }
+}
+
+/// Who goes on speaking has not finished, and the next service hears the rest.
+#[test]
+fn a_caller_who_speaks_at_a_loss_is_not_answered_before_the_end() {
+    let mut rig = Rig::ready();
+    for event in ["speech_started", "speech_stopped", "speech_started"] {
+        rig.hear(json!({"type": format!("input_audio_buffer.{event}"), "item_id": "u"}));
+    }
+    rig.reconnect();
+    assert_eq!(rig.types(), ["session.update"]);
+}
+
 #[test]
 fn a_greeting_that_is_lost_is_given_again() {
     let mut rig = Rig::new(BROWSER, Greeting::Text("Welcome.".into()));
