@@ -28,6 +28,8 @@ pub struct AnswerSentence {
     pub message: u64,
     pub text: String,
     pub speech: SpeechState,
+    /// Whether the voice gave less than the whole of it, or nothing.
+    pub is_cut: bool,
     /// Whether its audio has begun to arrive, and to leave.
     pub has_audio: bool,
     pub is_leaving: bool,
@@ -53,6 +55,8 @@ pub struct Answer {
     pub is_due: bool,
     /// Messages with calls of functions.
     pub rounds: usize,
+    /// Whether the caller has not heard all that the model wrote, though nothing interrupted it.
+    pub has_gaps: bool,
     splitter: SentenceSplitter,
     sentences: VecDeque<AnswerSentence>,
     /// Heard texts by message.
@@ -70,6 +74,7 @@ impl Answer {
             has_text: false,
             is_due: false,
             rounds: 0,
+            has_gaps: false,
             splitter: SentenceSplitter::default(),
             sentences: VecDeque::new(),
             played: vec![(message, String::new())],
@@ -111,6 +116,7 @@ impl Answer {
             message: self.message,
             text,
             speech: SpeechState::Waiting,
+            is_cut: false,
             has_audio: false,
             is_leaving: false,
             played_bytes: 0,
@@ -143,8 +149,8 @@ impl Answer {
         self.sentences.is_empty()
     }
 
-    /// Drops the leading sentences that were heard to their end, and returns their numbers and
-    /// lengths.
+    /// Drops the leading sentences that were heard to their end, and returns their numbers and how
+    /// many bytes of them were heard. Of a sentence that the voice refused, that is nothing.
     pub fn take_played(&mut self, is_played: impl Fn(u32) -> bool) -> Vec<(u32, usize)> {
         let mut taken = Vec::new();
         while let Some(sentence) = self.sentences.front() {
@@ -152,8 +158,15 @@ impl Answer {
                 break;
             }
             let sentence = self.sentences.pop_front().expect("it is the front");
-            self.record(sentence.message, &sentence.text);
-            taken.push((sentence.number, sentence.text.len()));
+            let heard = match sentence.is_cut {
+                true => whole_words(&sentence.text, sentence.played_bytes),
+                false => sentence.text.as_str(),
+            };
+            self.has_gaps |= heard.len() < sentence.text.len();
+            self.record(sentence.message, heard);
+            if !heard.is_empty() {
+                taken.push((sentence.number, heard.len()));
+            }
         }
         taken
     }
@@ -164,6 +177,7 @@ impl Answer {
         self.record_cut();
         for sentence in &mut self.sentences {
             sentence.speech = SpeechState::Waiting;
+            sentence.is_cut = false;
             sentence.has_audio = false;
             sentence.is_leaving = false;
         }

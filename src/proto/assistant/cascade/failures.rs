@@ -260,6 +260,7 @@ impl Cascade {
                 Verdict::Again { .. } if !sentence.has_audio => SpeechState::Waiting,
                 _ => SpeechState::Complete,
             };
+            sentence.is_cut = sentence.speech == SpeechState::Complete;
         }
         if is_missing {
             self.tell_failure(NO_ANSWER);

@@ -640,9 +640,10 @@ impl Cascade {
         let Some(sentence) = self.answer.as_mut().and_then(|answer| answer.sentence(number)) else {
             return;
         };
-        // While speech still arrives, its length is estimated: 15 characters take a second.
+        // While speech still arrives, or if its end never comes, its length is estimated: 15
+        // characters take a second.
         let length = match sentence.speech {
-            SpeechState::Complete => received,
+            SpeechState::Complete if !sentence.is_cut => received,
             _ => received.max(sentence.text.chars().count() * rate_hz / 15),
         };
         sentence.played_bytes = sentence.text.len() * played / length.max(1);
@@ -683,8 +684,14 @@ impl Cascade {
             return;
         }
         if let Some(answer) = self.answer.take() {
-            for (message, _) in answer.into_played() {
-                self.history.finish_bot(message);
+            // The model would take what the voice refused for said. Otherwise its text stays as it
+            // wrote it.
+            let has_gaps = answer.has_gaps;
+            for (message, heard) in answer.into_played() {
+                match has_gaps {
+                    true => self.history.set_played(message, &heard),
+                    false => self.history.finish_bot(message),
+                }
             }
         }
         if self.hangs_up {

@@ -161,6 +161,9 @@ impl Cascade {
         }
         if !self.playback.push(&sentence_item(number), 0, pcm) {
             // What waits is played; the rest of the sentence is given up.
+            if let Some(sentence) = self.answer.as_mut().and_then(|answer| answer.sentence(number)) {
+                sentence.is_cut = true;
+            }
             self.outputs.push_back(CascadeOutput::Cancel { id });
             self.handle_speech_done(id, now);
         }

@@ -195,6 +195,11 @@ fn a_sentence_that_the_voice_refuses_costs_that_sentence() {
     assert_eq!(rig.reported("no answer"), 1);
     rig.play(100);
     assert_eq!(rig.sentences().pop_last().expect("a sentence").1, "Three is here.");
+    rig.finish();
+    rig.voice();
+    rig.play(100);
+    rig.say("What is with two?");
+    assert_eq!(rig.asked()[1], pair("assistant", "One is here. Three is here."));
     assert_eq!(rig.end(), None);
 }
 
@@ -216,6 +221,36 @@ fn a_voice_without_a_sound_costs_the_sentence() {
     assert!(rig.play(100) > 0);
     rig.say("Go on.");
     assert_eq!((rig.chats(), rig.end()), (2, None));
+    assert_eq!(rig.asked()[1], pair("assistant", "Two is here."), "what was said");
+}
+
+/// Of a sentence that the voice breaks off, the model is given the part that was said. What it wrote
+/// of an answer that was said as a whole stays as it wrote it.
+#[test]
+fn speech_that_breaks_off_counts_as_far_as_it_was_played() {
+    let text = "One is here. Two is a sentence that takes longer than a second.";
+    for is_cut in [true, false] {
+        let mut rig = Rig::joined();
+        rig.say("Hello.");
+        rig.write(&text.replace(". ", ".\n\n"));
+        rig.finish();
+        rig.voice();
+        if is_cut {
+            let (id, _) = rig.sentences().pop_last().expect("a sentence");
+            let pcm = vec![1_000; VOICE_RATE_HZ as usize];
+            rig.session.handle_speech(id, &pcm, VOICE_RATE_HZ, rig.now);
+            rig.fail(id, &ServiceFailure::Fault);
+        } else {
+            rig.voice();
+        }
+        rig.play(100);
+        rig.say("Go on.");
+        let said = rig.asked()[1].1.clone();
+        match is_cut {
+            true => assert_eq!(said, "One is here. Two is a"),
+            false => assert_eq!(said, text.replace(". ", ".\n\n")),
+        }
+    }
 }
 
 /// The model goes on with the outputs of functions once it can be asked again.
