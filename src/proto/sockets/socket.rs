@@ -53,8 +53,10 @@ const SOCKET_STALL: Duration = Duration::from_secs(10);
 const CLIENT_LEAD: Duration = Duration::from_millis(40);
 /// Speech that a telephony provider buffers: it covers network jitter, and `clear` discards it.
 const CALL_LEAD: Duration = Duration::from_millis(200);
-/// Delay from the buffer of a provider to the caller.
+/// Delay from the buffer of a provider to the caller, of which no mark tells.
 const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
+/// The mark behind the last speech of a bot that sets none there. The bot is not told of it.
+const END_MARK: &str = "edge-runner-end";
 
 /// The playout rate of plain clients, which ignore the frame's rate.
 const CLIENT_HZ: u32 = 24_000;
@@ -173,6 +175,9 @@ pub struct SocketSession {
     /// Marks that the provider has not returned, and those of them that it cleared.
     marks: VecDeque<SentMark>,
     cleared: VecDeque<String>,
+    /// Whether speech was sent behind the last mark, and when the provider last returned one.
+    is_unmarked: bool,
+    mark_returned_at: Option<Instant>,
     /// How late the provider plays the speech that the bot began last; `None` until it says so.
     playout_delay: Option<Duration>,
     /// Messages of a provider that is not yet recognised.
@@ -256,6 +261,8 @@ impl SocketSession {
             bot_queue_empty: true,
             marks: VecDeque::new(),
             cleared: VecDeque::new(),
+            is_unmarked: false,
+            mark_returned_at: None,
             playout_delay: None,
             early: Vec::new(),
             deaf_at: None,
@@ -434,18 +441,40 @@ impl SocketSession {
         }
     }
 
-    /// Returns the time at which the far end has played all speech; `None` while some is queued.
+    /// Returns the time at which the far end has played all speech; `None` while some is queued,
+    /// and until the provider of a call has returned the marks behind it.
     fn playout_end(&self) -> Option<Instant> {
-        let margin = match self.wire {
-            WireProtocol::Client | WireProtocol::Eval(_) => Duration::ZERO,
-            WireProtocol::Call(_) => CALL_PLAYOUT_MARGIN,
+        if !self.bot_queue_empty || !self.audio_sender.is_sent() {
+            return None;
+        }
+        let Some(played) = self.audio_sender.played() else {
+            return Some(self.last_received);
         };
-        let sent = self.bot_queue_empty && self.audio_sender.is_sent();
-        sent.then(|| {
-            self.audio_sender
-                .played()
-                .map_or(self.last_received, |played| played + margin)
-        })
+        match self.wire {
+            // A client reports nothing: its speech lasts as long as it is.
+            WireProtocol::Client | WireProtocol::Eval(_) => Some(played),
+            WireProtocol::Call(_) if self.is_unmarked || !self.marks.is_empty() => None,
+            WireProtocol::Call(_) => {
+                // Some providers return a mark before its speech is played.
+                let reported = self.mark_returned_at.map_or(played, |at| at.max(played));
+                Some(reported + CALL_PLAYOUT_MARGIN)
+            }
+        }
+    }
+
+    /// Sets a mark behind the last speech of a bot that has ended.
+    fn mark_end(&mut self) {
+        let is_last = matches!(self.phase, SocketPhase::Finishing { .. }) && self.bot_queue_empty;
+        if is_last && self.is_unmarked && self.audio_sender.is_sent() && self.telephone().is_some() {
+            self.audio_sender.handle_mark(END_MARK.to_owned());
+        }
+    }
+
+    /// Tells the bot what became of one of its marks.
+    fn report_mark(&mut self, name: String, played: bool) {
+        if name != END_MARK {
+            self.events.push_back(SessionEvent::Mark { name, played });
+        }
     }
 
     /// Handles the report of who answered a call that the runner dialled.
@@ -495,6 +524,7 @@ impl SocketSession {
                 return Some(SessionOutput::Event(SessionEvent::SpeechStopped));
             }
             (playout_pacer::PlayoutOutput::Chunk(pcm), WireProtocol::Call(Some(call))) => {
+                self.is_unmarked = true;
                 SocketMessage::Text(call.media(pcm))
             }
             // An evaluation has the bot's audio in its texts, if at all.
@@ -509,6 +539,7 @@ impl SocketSession {
                 }
                 let played = self.audio_sender.played().filter(|played| *played > now);
                 self.marks.push_back(SentMark { name, played });
+                self.is_unmarked = false;
                 SocketMessage::Text(text)
             }
             (playout_pacer::PlayoutOutput::Mark(name), _) => {
@@ -576,6 +607,7 @@ impl Session for SocketSession {
 
     fn handle_interruption(&mut self, _now: Instant) {
         let unsent = self.audio_sender.handle_interruption();
+        self.is_unmarked = false;
         let message = match &self.wire {
             WireProtocol::Call(Some(call)) => Some(SocketMessage::Text(call.clear())),
             WireProtocol::Call(None) => return,
@@ -586,14 +618,14 @@ impl Session for SocketSession {
             self.send(message);
         }
         for name in unsent {
-            self.events.push_back(SessionEvent::Mark { name, played: false });
+            self.report_mark(name, false);
         }
         for SentMark { name, .. } in std::mem::take(&mut self.marks) {
             if self.cleared.len() == MARKS_MAX {
                 self.cleared.pop_front();
             }
             self.cleared.push_back(name.clone());
-            self.events.push_back(SessionEvent::Mark { name, played: false });
+            self.report_mark(name, false);
         }
     }
 
@@ -719,6 +751,7 @@ impl Session for SocketSession {
                 self.outgoing_bytes -= length(&message);
                 return SessionOutput::Command(SocketCommand::Send(message));
             }
+            self.mark_end();
             if let Some(output) = self.poll_speech(now) {
                 return output;
             }

@@ -169,9 +169,10 @@ impl SocketSession {
             return;
         }
         if let Some(mark) = awaited.and_then(|at| self.marks.remove(at)) {
+            self.mark_returned_at = Some(now);
             self.handle_played(&mark, now);
         }
-        self.events.push_back(SessionEvent::Mark { name, played: true });
+        self.report_mark(name, true);
     }
 
     /// Measures how late the first speech of an answer is played. A mark that returns before its

@@ -507,17 +507,44 @@ fn hangs_up_a_silent_call() {
     assert_eq!((rig.left(), rig.hang_ups), (Some(LeaveReason::Vanished), 1));
 }
 
-/// The last speech is played before the call is hung up.
+/// The last speech is played before the call is hung up: the provider reports it, however late it
+/// plays, by a mark of which the bot is not told.
 #[test]
 fn plays_the_last_speech_before_the_hang_up() {
-    let mut rig = call();
-    rig.speech.extend(tone(16_000, 16_000));
-    rig.drain();
-    rig.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
-    rig.pass(Duration::from_secs(1) + CALL_PLAYOUT_MARGIN - MS);
-    assert_eq!(rig.hang_ups, 0);
-    rig.pass(MS * 40);
-    assert_eq!(rig.hang_ups, 1);
+    let end = || {
+        let mut rig = call();
+        rig.speech.extend(tone(16_000, 16_000));
+        rig.drain();
+        rig.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+        rig
+    };
+    let returned = json!({"event": "mark", "streamSid": "MZ1", "mark": {"name": END_MARK}});
+    let second = Duration::from_secs(1);
+    for (reported_after, hung_up_after) in [
+        (second + MS * 700, second + MS * 700 + CALL_PLAYOUT_MARGIN),
+        // Before it can have been played.
+        (second - MS * 100, second + CALL_PLAYOUT_MARGIN),
+    ] {
+        let mut rig = end();
+        rig.pass(reported_after);
+        let marks = rig
+            .sent
+            .iter()
+            .filter(|(_, message)| format!("{message:?}").contains(END_MARK));
+        assert_eq!((marks.count(), rig.hang_ups), (1, 0), "{reported_after:?}");
+        rig.json(returned.clone());
+        rig.pass(hung_up_after - reported_after - MS);
+        assert_eq!(rig.hang_ups, 0, "{reported_after:?}");
+        rig.pass(MS * 40);
+        assert_eq!(rig.hang_ups, 1, "{reported_after:?}");
+        let is_mark = |event: &SessionEvent| matches!(event, SessionEvent::Mark { .. });
+        assert!(!rig.events.iter().any(is_mark));
+    }
+    let mut unreported = end();
+    unreported.pass(FINISH_WITHIN - MS);
+    assert_eq!(unreported.hang_ups, 0);
+    unreported.pass(MS);
+    assert_eq!(unreported.hang_ups, 1);
 }
 
 /// Allocations of 20 ms of audio in a running call. Inbound, from the provider's text to PCM at the
