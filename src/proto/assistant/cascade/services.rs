@@ -80,7 +80,11 @@ impl Cascade {
         if !outcome.text.is_empty() {
             self.handle_chat_text(id, &outcome.text, now);
         }
-        for call in outcome.calls {
+        for (at, mut call) in outcome.calls.into_iter().enumerate() {
+            if call.call_id.is_empty() {
+                // Some servers send no identifier, by which outputs belong to their calls.
+                call.call_id = format!("call_{id}_{at}");
+            }
             self.handle_call(id, call, now);
         }
         let Some(answer) = self.answer.as_ref().filter(|answer| answer.chat == Some(id)) else {

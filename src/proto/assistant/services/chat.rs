@@ -205,16 +205,9 @@ impl ChatReader {
         if let Some(marks) = &self.marks {
             marks.set(learnt);
         }
-        let mut calls: Vec<ChatCall> = self.calls.into_iter().map(|indexed| indexed.call).collect();
-        for (at, call) in calls.iter_mut().enumerate() {
-            if call.call_id.is_empty() {
-                // Some servers send no identifier, by which outputs belong to their calls.
-                call.call_id = format!("call_{at}");
-            }
-        }
         Ok(ChatOutcome {
             text,
-            calls,
+            calls: self.calls.into_iter().map(|indexed| indexed.call).collect(),
             end,
             usage: self.usage,
         })

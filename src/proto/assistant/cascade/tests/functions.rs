@@ -27,6 +27,34 @@ fn functions_of_the_page_are_answered_before_the_model_goes_on() {
     assert_eq!(rig.asked()[4], pair("assistant", "It is one."));
 }
 
+/// A result that comes late is of its own call, also where the server names none.
+#[test]
+fn calls_without_identifiers_are_told_apart() {
+    let mut rig = Rig::joined_with(&tools(), |_| {});
+    let started = |rig: &Rig| -> Vec<String> {
+        let ids = rig.reports().filter_map(|report| match report {
+            ClientReport::FunctionStarted(call) => Some(call.call_id.clone()),
+            _ => None,
+        });
+        ids.collect()
+    };
+    rig.say("Look.");
+    rig.finish_with(vec![call("", "f"), call("", "f")]);
+    for id in started(&rig) {
+        rig.session
+            .handle_function_result(FunctionHost::Page, &id, &json!({}), rig.now);
+    }
+    rig.drain();
+    assert_eq!(rig.chats(), 2, "both are answered");
+    rig.finish_with(vec![call("", "f")]);
+    let ids = started(&rig);
+    assert!(ids.len() == 3 && !ids[..2].contains(&ids[2]), "{ids:?}");
+    rig.session
+        .handle_function_result(FunctionHost::Page, &ids[0], &json!({}), rig.now);
+    rig.drain();
+    assert_eq!(rig.chats(), 2, "it is of another call");
+}
+
 /// The model is asked once the operator's functions are known. A call is for the driver, of which
 /// the client sees the name only; when what runs it is gone, the model learns it.
 #[test]
