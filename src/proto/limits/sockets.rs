@@ -9,17 +9,17 @@ pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Time from the start of a call, without any audio of a caller who has agreed to send some, to the
 /// line that says why. Providers of telephones send silence as audio, on hold too.
 pub const CALL_DEAF_AFTER: Duration = Duration::from_secs(5);
-/// Bytes of one message to an evaluation, of which the runner holds up to six while the bot does not
-/// read: the limit of Pipecat's own server, for pictures in base64.
+/// Bytes of one message to an evaluation, of which the runner holds up to six while the bot does
+/// not read: the limit of Pipecat's own server, for pictures in base64.
 pub const EVAL_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Evaluations at once whose messages may be that long; those of further ones have the length of any
-/// other. A harness that has just ended one begins the next.
-pub const EVAL_LONG_MAX: usize = 2;
 /// Time without a message or pong after which the session of a WebSocket is freed.
 pub const SOCKET_FREED_AFTER: Duration = Duration::from_secs(60);
 
 // ---- internal
 
+/// Evaluations at once with messages of [`EVAL_MESSAGE_BYTES_MAX`]; further ones have the limit
+/// of any other. A harness that has just ended one begins the next.
+pub const EVAL_LONG_MAX: usize = 2;
 /// Calls that `POST /calls` dials in a minute: a loop in a client costs little until it is seen.
 pub const DIALS_PER_MINUTE_MAX: usize = 30;
 /// Time for which an `Idempotency-Key` is kept: longer than clients retry.

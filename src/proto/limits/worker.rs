@@ -15,14 +15,14 @@ pub const JOB_EMPTY_TIMEOUT: Duration = Duration::from_secs(300);
 pub const JOB_DEPARTURE_TIMEOUT: Duration = Duration::from_secs(20);
 /// URLs that `MEDIAROOM_URL` may name.
 pub const ROOM_SERVERS_MAX: usize = 8;
-/// Bytes of the name of a deployment: the server's own limit.
-pub const DEPLOYMENT_BYTES_MAX: usize = 64;
 /// Time for a runner to take the job of `/start`. A server that has not asked for workers in the
 /// last minute asks for 5 s, and lists no job before that.
 pub const DISPATCH_WITHIN: Duration = Duration::from_secs(6);
 
 // ---- internal
 
+/// Bytes of the name of a deployment, which its error names: the server's own limit.
+pub const DEPLOYMENT_BYTES_MAX: usize = 64;
 /// Bytes of one message about jobs: the server's own limit.
 pub const WORKER_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Bytes queued for the server; the messages of the runner have some hundreds.
