@@ -196,8 +196,8 @@ fn an_evaluation_sends_long_messages() {
     other.text(picture.to_string());
     other.text(json!({"after": "it"}).to_string());
     program.hear_message("what follows", |message| message["after"] == "it");
-    let heard = &program.messages[program.messages.len() - 2];
-    assert!(*heard == picture, "{} bytes", heard.to_string().len());
+    let received = &program.messages[program.messages.len() - 2];
+    assert!(*received == picture, "{} bytes", received.to_string().len());
 
     let mut unread = evaluate(&runner, "/ws?capture_bot_images=true");
     for target in ["/ws?skip_tts=true", "/ws"] {

@@ -305,6 +305,7 @@ fn the_session_of_a_room_can_end_while_the_bot_is_loaded() {
         ("MEDIAROOM_API_KEY", "devkey"),
         ("MEDIAROOM_API_SECRET", "a-secret-of-the-tests-0123456789abcdef"),
     ]);
+    runner.wait_for_log("imports");
     let answer = start_session(&runner, &json!({}));
     runner.wait_for_log("the call waits until it is loaded");
     let target = format!("/sessions/{}", answer["sessionId"].as_str().expect("an id"));

@@ -65,8 +65,7 @@ pub struct RunnerArguments {
     pub kind: Kind,
     /// The metrics of the runner, for its built-in bots.
     pub(crate) metrics: Arc<RunnerMetrics>,
-    /// Set when the session has ended before its bot, for a bot whose media are not open to learn
-    /// it from.
+    /// Set when the session has ended before its bot. Media that are not open do not show that.
     pub(crate) session_over: Shutdown,
 }
 

@@ -76,7 +76,7 @@ pub enum SocketEndpoint {
     Call {
         proof: Proof,
         names_bot: bool,
-        /// Whether the URL announces an evaluation, whose messages may be long.
+        /// Whether the URL announces an evaluation, which may send long messages.
         may_be_eval: bool,
     },
 }

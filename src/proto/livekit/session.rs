@@ -12,7 +12,8 @@
 //! resuming, `connection` is one connection, `server_paths` its ways to the server,
 //! `participants` tracks the participants, `messages` handles data, `unannounced` holds what
 //! comes too early, `leave` ends the session, and `job` is what a job of the server adds.
-//! `unjoined` looks at the room before the bot is in it. Timeouts and their reasons are in `limits`. Source: `docs/spec/livekit.md` 2 to 5.
+//! `unjoined` looks at the room before the bot is in it. Timeouts and their reasons are in
+//! `limits`. Source: `docs/spec/livekit.md` 2 to 5.
 
 mod connection;
 mod disconnect;

@@ -11,8 +11,8 @@ use crate::limits::TELEPHONY_START_BYTES_MAX;
 /// The type of the message, among those of an application.
 pub const CONNECT: &str = "eval-connect";
 
-/// Returns whether an upgrade has a query of the harness, which names there what it asks of the bot.
-/// It decides how long messages may be before the first one has come.
+/// Returns whether an upgrade has a query of the harness, which names there what it asks of the
+/// bot. It decides how long messages may be before the first one has come.
 pub fn is_announced(in_query: impl Fn(&str) -> bool) -> bool {
     ["skip_tts", "capture_bot_audio", "capture_bot_images"]
         .into_iter()

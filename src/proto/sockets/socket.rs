@@ -55,7 +55,7 @@ const CLIENT_LEAD: Duration = Duration::from_millis(40);
 const CALL_LEAD: Duration = Duration::from_millis(200);
 /// Delay from the buffer of a provider to the caller, of which no mark tells.
 const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
-/// The mark behind the last speech of a bot that sets none there. The bot is not told of it.
+/// The mark behind the last speech of a bot that sets none there. It is not reported to the bot.
 const END_MARK: &str = "edge-runner-end";
 
 /// The playout rate of plain clients, which ignore the frame's rate.

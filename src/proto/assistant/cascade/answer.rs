@@ -55,7 +55,7 @@ pub struct Answer {
     pub is_due: bool,
     /// Messages with calls of functions.
     pub rounds: usize,
-    /// Whether the caller has not heard all that the model wrote, though nothing interrupted it.
+    /// Whether not all that the model wrote was played, though nothing interrupted it.
     pub has_gaps: bool,
     splitter: SentenceSplitter,
     sentences: VecDeque<AnswerSentence>,
@@ -149,8 +149,8 @@ impl Answer {
         self.sentences.is_empty()
     }
 
-    /// Drops the leading sentences that were heard to their end, and returns their numbers and how
-    /// many bytes of them were heard. Of a sentence that the voice refused, that is nothing.
+    /// Drops the leading sentences that are over, and returns their numbers and how many bytes of
+    /// each were played. A sentence that the voice refused has none, and is left out.
     pub fn take_played(&mut self, is_played: impl Fn(u32) -> bool) -> Vec<(u32, usize)> {
         let mut taken = Vec::new();
         while let Some(sentence) = self.sentences.front() {
@@ -158,14 +158,14 @@ impl Answer {
                 break;
             }
             let sentence = self.sentences.pop_front().expect("it is the front");
-            let heard = match sentence.is_cut {
+            let played = match sentence.is_cut {
                 true => whole_words(&sentence.text, sentence.played_bytes),
                 false => sentence.text.as_str(),
             };
-            self.has_gaps |= heard.len() < sentence.text.len();
-            self.record(sentence.message, heard);
-            if !heard.is_empty() {
-                taken.push((sentence.number, heard.len()));
+            self.has_gaps |= played.len() < sentence.text.len();
+            self.record(sentence.message, played);
+            if !played.is_empty() {
+                taken.push((sentence.number, played.len()));
             }
         }
         taken

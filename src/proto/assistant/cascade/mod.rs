@@ -687,9 +687,9 @@ impl Cascade {
             // The model would take what the voice refused for said. Otherwise its text stays as it
             // wrote it.
             let has_gaps = answer.has_gaps;
-            for (message, heard) in answer.into_played() {
+            for (message, played) in answer.into_played() {
                 match has_gaps {
-                    true => self.history.set_played(message, &heard),
+                    true => self.history.set_played(message, &played),
                     false => self.history.finish_bot(message),
                 }
             }

@@ -1,9 +1,10 @@
 //! The room of a bot that has not joined it: the bot is still loaded, or joins by itself.
 //!
-//! In: the participants, by the API of the server, and `now`. Out: requests for them, and since when
-//! no caller has been present, by which the session ends as one in the room does. Without a
-//! credential for the API nothing is asked. The requests end once the bot takes its media, and once
-//! it is in the room by itself: then its callers are its own. Source: `docs/spec/livekit.md` 6.5.
+//! In: the participants, by the API of the server, and `now`. Out: requests for them, and since
+//! when no caller has been present, by which the session ends as one in the room does. Without a
+//! credential for the API nothing is asked. The requests end once the bot takes its media, and
+//! once it is in the room by itself: then its callers are its own. Source: `docs/spec/livekit.md`
+//! 6.5.
 
 use std::time::{Duration, Instant};
 

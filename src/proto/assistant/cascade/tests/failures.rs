@@ -224,8 +224,8 @@ fn a_voice_without_a_sound_costs_the_sentence() {
     assert_eq!(rig.asked()[1], pair("assistant", "Two is here."), "what was said");
 }
 
-/// Of a sentence that the voice breaks off, the model is given the part that was said. What it wrote
-/// of an answer that was said as a whole stays as it wrote it.
+/// Of a sentence that the voice breaks off, the model is given the part that was played. An answer
+/// that was played as a whole stays as the model wrote it.
 #[test]
 fn speech_that_breaks_off_counts_as_far_as_it_was_played() {
     let text = "One is here. Two is a sentence that takes longer than a second.";

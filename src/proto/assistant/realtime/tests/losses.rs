@@ -67,8 +67,8 @@ fn an_answer_that_is_lost_before_its_first_sound_is_asked_for_again() {
     assert_eq!(rig.types(), ["session.update"], "it was given");
 }
 
-/// The service has heard the caller to the end, and has not begun to answer. A caller whose words
-/// have no text yet is asked for them.
+/// The caller has finished, and the service has not begun to answer. Words without a text are asked
+/// for once more.
 #[test]
 fn a_question_that_is_lost_before_its_answer_is_answered_all_the_same() {
     for is_known in [true, false] {

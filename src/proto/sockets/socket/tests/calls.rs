@@ -508,7 +508,7 @@ fn hangs_up_a_silent_call() {
 }
 
 /// The last speech is played before the call is hung up: the provider reports it, however late it
-/// plays, by a mark of which the bot is not told.
+/// plays, by a mark that is not reported to the bot.
 #[test]
 fn plays_the_last_speech_before_the_hang_up() {
     let end = || {
@@ -656,8 +656,8 @@ fn an_evaluation_exchanges_texts() {
     assert_eq!((rig.closed(), rig.hang_ups), (Some((1000, "")), 0));
 }
 
-/// A picture is a long message. That of a peer who is no evaluation is rejected here too, since the
-/// transport may have been told that an evaluation comes.
+/// A picture is a long message. That of a peer who is no evaluation is rejected here too, since its
+/// URL may have announced one.
 #[test]
 fn only_an_evaluation_has_long_messages() {
     let begin = || Rig::new(|now| SocketSession::call(Proof::Missing, Arc::new(config()), now));
