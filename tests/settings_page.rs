@@ -219,9 +219,7 @@ fn each_field_says_where_its_value_is_from() {
         .map(|field| field["name"].clone())
         .collect();
     assert!(
-        !names.contains(&json!("local-volume"))
-            && !names.contains(&json!("OPENAI_API_KEY"))
-            && !names.contains(&json!("tools")),
+        !names.contains(&json!("OPENAI_API_KEY")) && !names.contains(&json!("tools")),
         "{names:?}"
     );
     let (field, detail) = rig.refused(&json!({"values": {"bot": "parrot"}}));
@@ -301,6 +299,40 @@ fn a_new_key_needs_no_restart() {
     assert!(!rig.runner.log().contains(key), "{}", rig.runner.log());
     assert_eq!(rig.runner.sessions(), 1, "calls go on");
     drop(client);
+}
+
+/// The sound card becomes a caller by the page, with devices of the list and without commands: the
+/// holder of the key does not become the runner's user.
+#[test]
+fn the_sound_card_is_switched_on_by_the_page() {
+    let rig = Rig::start(&with_key("bot = 'parrot'\n"), &[("RUNNER_LOCAL_OUT", "aplay -q -")]);
+    let settings = rig.settings();
+    let devices = &settings["devices"];
+    assert!(
+        devices["in"].is_array() && devices["out"].is_array() && devices["problems"].is_array(),
+        "{settings}"
+    );
+    assert_eq!(settings["local"], false);
+    assert_eq!(rig.field("local"), json!({"name": "local", "is_set": false}));
+    assert_eq!(rig.field("local-out")["locked"], "RUNNER_LOCAL_OUT");
+    let before = rig.text();
+    for command in ["sh -c 'touch taken'", "/bin/sh", "tee:default,'|touch taken',raw"] {
+        let (field, detail) = rig.refused(&json!({"values": {"local": "voice", "local-in": command}}));
+        assert!(
+            field == "local-in" && detail.contains("a device of `--local-list`"),
+            "{detail}"
+        );
+    }
+    assert_eq!(rig.text(), before);
+    let on = json!({"local": "voice", "local-in": "plughw:CARD=USB,DEV=0", "local-start": "key"});
+    let taken = rig.change(&json!({"values": on}));
+    assert_eq!(taken["waiting"], json!(["local", "local-in", "local-start"]));
+    for (name, value) in on.as_object().expect("fields") {
+        assert_eq!(rig.field(name)["value"], *value);
+        assert!(rig.text().contains(&format!("\n{name} = {value}\n")), "{}", rig.text());
+    }
+    let off = rig.change(&json!({"values": {"local": null, "local-in": null, "local-start": ""}}));
+    assert_eq!((&off["waiting"], rig.text()), (&json!([]), before));
 }
 
 /// The process replaces itself, with its arguments and its variables.

@@ -27,6 +27,7 @@ use super::UsageError;
 use super::flags::{RUNNER, RunnerFlag, names_python_bot};
 use crate::aliases::{self, Area};
 use crate::config::ServiceUrl;
+use crate::proto::local::command::is_sound_card;
 use crate::proto::modules;
 use crate::proto::options::FlagKind;
 use crate::proto::options::env::{EnvFile, EnvLine};
@@ -195,10 +196,6 @@ const TRUST: &[(Part, &str)] = &[
 
 /// Variables of the runner that name a program, or a file that does, by canonical names.
 const PROGRAMS: &[&str] = &["RUNNER_PYTHON", "RUNNER_CONFIG", "RUNNER_LOCAL_HOOK"];
-
-/// Devices of ALSA that are cards, or sound servers. Others may be plug-ins of its library, one of
-/// which starts programs.
-const SOUND_CARDS: &[&str] = &["default", "hw", "kernel", "pipewire", "plughw", "pulse", "sysdefault"];
 
 /// Variables of the runner that change whom it trusts, by canonical names.
 const OWN_TRUST: &[&str] = &["RUNNER_ACME_ROOT", "RUNNER_SETTINGS"];
@@ -524,14 +521,6 @@ fn names_a_program(canonical: &str, value: &str) -> bool {
         "RUNNER_LOCAL_IN" | "RUNNER_LOCAL_OUT" => !is_sound_card(value),
         _ => PROGRAMS.contains(&canonical),
     }
-}
-
-/// Returns whether a value names a sound card, and no command.
-fn is_sound_card(value: &str) -> bool {
-    let value = value.trim();
-    let (device, place) = value.split_once(':').unwrap_or((value, ""));
-    let is_place = |byte: u8| byte.is_ascii_alphanumeric() || b"=,_-".contains(&byte);
-    SOUND_CARDS.contains(&device) && place.bytes().all(is_place)
 }
 
 /// Returns why a line of the runner's own variables is rejected. `canonical` is its name.

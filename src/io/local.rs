@@ -34,7 +34,7 @@ use self::commands::{CommandSlots, MicrophoneCommand};
 use self::device_events::MicrophoneEvent;
 use self::hook::{LocalHook, LocalState};
 use self::keys::LocalKeys;
-pub use self::listing::list;
+pub use self::listing::{describe, list};
 use self::session_io::{LocalIo, LocalParts};
 use self::sound_test::{CardLoan, CardLoans, CardTester};
 use self::terminal::Terminal;

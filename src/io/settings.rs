@@ -26,7 +26,7 @@ use crate::io::RunError;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
-use crate::io::local::Local;
+use crate::io::local::{self, Local};
 use crate::io::module::{Module, ModuleStartup, RouteRequest};
 use crate::io::running::{RunningModule, RunningModules};
 use crate::io::setup::SERVICE_CHECKS;
@@ -69,6 +69,8 @@ pub struct SettingsPage {
     /// Until the watcher takes it.
     received: Mutex<Option<mpsc::Receiver<SettingsRequest>>>,
     asked: Mutex<AskedServices>,
+    /// Held by the request whose programs list the sound devices.
+    listing: tokio::sync::Mutex<()>,
 }
 
 impl RunningModule for SettingsPage {}
@@ -111,6 +113,7 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
         requests,
         received: Mutex::new(Some(received)),
         asked: Mutex::default(),
+        listing: tokio::sync::Mutex::default(),
     })))
 }
 
@@ -139,11 +142,10 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     };
     match route {
         Route::Settings => {
-            let fields = page.fields().await?;
-            Ok(unstored(
-                StatusCode::OK,
-                &page.describe(&app.config, app.sessions.count(), &fields),
-            ))
+            let (fields, devices) = tokio::join!(page.fields(), page.devices(&app.config));
+            let mut settings = page.describe(&app.config, app.sessions.count(), &fields?);
+            settings["devices"] = devices;
+            Ok(unstored(StatusCode::OK, &settings))
         }
         Route::ChangeSettings => {
             let body = read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
@@ -176,6 +178,15 @@ impl SettingsPage {
             let detail = format!("the settings cannot be read: {error}");
             ModuleRefusal::logged(StatusCode::INTERNAL_SERVER_ERROR, detail).into()
         })
+    }
+
+    /// Returns the sound devices of this machine; null in a build without the sound card.
+    async fn devices(&self, config: &Config) -> Value {
+        if !Feature::Local.in_this_build() {
+            return Value::Null;
+        }
+        let _alone = self.listing.lock().await;
+        local::describe(&config.withheld).await
     }
 
     fn describe(&self, config: &Config, sessions: usize, fields: &[FieldState]) -> Value {

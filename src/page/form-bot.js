@@ -39,12 +39,13 @@ const MORE = {
 	cascade: [['CASCADE_LANGUAGE', 'Language of callers, such as `en` (optional)'], ['CASCADE_INSTRUCTIONS', TEXT]],
 };
 
-/** A label and its field. */
-export function field([variable, words, placeholder = '']) {
+/** A label and its field: a choice, where there are `options`. */
+export function field([variable, words, placeholder = '', options]) {
 	const isLong = variable.endsWith('_INSTRUCTIONS');
-	const input = Object.assign(make(isLong ? 'textarea' : 'input'), { id: variable, autocomplete: 'off', placeholder });
+	const input = Object.assign(make(options ? 'select' : isLong ? 'textarea' : 'input'), { id: variable, autocomplete: 'off', placeholder });
 	input.dataset.variable = variable;
-	if (isLong) Object.assign(input, { rows: 3, maxLength: 4000 });
+	if (options) input.append(...options.map(({ name, what }) => new Option(what || name, name)));
+	else if (isLong) Object.assign(input, { rows: 3, maxLength: 4000 });
 	else Object.assign(input, { type: variable.endsWith('_KEY') ? 'password' : 'text', autocapitalize: 'none', inputMode: variable.endsWith('_URL') ? 'url' : '' });
 	return [Object.assign(make('label', '', ...rich(words)), { htmlFor: variable }), input];
 }

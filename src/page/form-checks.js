@@ -13,13 +13,18 @@ export function filled(parts) {
 /** The last question about each service: the answer to an earlier one is not shown. */
 const latest = new WeakMap();
 
+/** Marks a field that is wrong, and shows it. */
+export function mark(field) {
+	field.setAttribute('aria-invalid', 'true');
+	for (let at = field.parentElement; at; at = at.parentElement) if (at.tagName === 'DETAILS') at.open = true;
+}
+
 function show(part, text, state = '', wrong = null) {
 	for (const field of fieldsOf(part)) field.removeAttribute('aria-invalid');
 	const said = part.querySelector('.said');
 	if (wrong) {
-		wrong.setAttribute('aria-invalid', 'true');
+		mark(wrong);
 		wrong.setAttribute('aria-describedby', said.id);
-		for (let at = wrong.parentElement; at; at = at.parentElement) if (at.tagName === 'DETAILS') at.open = true;
 		wrong.after(said);
 	}
 	said.textContent = text;

@@ -4,15 +4,18 @@
 import { isExposed, keepKey, request } from './api.js';
 import { copy, duration, make } from './dom.js';
 import { botFields, field } from './form-bot.js';
-import { check, clear, soundTest } from './form-checks.js';
+import { check, clear, mark, soundTest } from './form-checks.js';
 import { keyForm } from './keyform.js';
 import { keyWanted } from './words.js';
 
-/** A restart ends calls first, which may take as long as `--drain` says. */
 const ASK_AGAIN_MS = 1000;
-/** What a restart takes after that, on a slow board. */
+/** What a restart takes after the drain, on a slow board. */
 const RESTART_MS = 60000;
-const LOCAL = [
+const none = (what) => ({ name: '', what });
+const localFields = (devices) => [
+	['local', 'Talk to the runner itself, through its sound card', '', [none('No'), { name: 'voice', what: 'Yes' }]],
+	['local-in', 'Microphone', '', [none('The default'), ...devices.in]],
+	['local-out', 'Loudspeaker', '', [none('The default'), ...devices.out]],
 	['local-start', 'When its session begins: `always`, `speech`, `key` or `wake`'],
 	['local-wake', 'Service of wake words', 'tcp://127.0.0.1:10400'],
 	['local-wake-words', 'Wake words, by their names at the service', 'okay_nabu'],
@@ -56,6 +59,8 @@ export function settingsView(view) {
 	let fields = new Map();
 	let run, renew, patienceMs;
 
+	const say = (text, state = '') => { Object.assign(said, { textContent: text, className: `said ${state}` }); };
+
 	function tell(kind, title, why, ...parts) {
 		problem.className = `problem ${kind}`;
 		problem.replaceChildren(make('h2', '', title), make('p', '', why), ...parts);
@@ -86,7 +91,10 @@ export function settingsView(view) {
 	function fill(state, input) {
 		const [remove, label] = checkbox('Remove it');
 		const isHidden = state.is_set && state.value === undefined;
-		input.value = state.value ?? '';
+		const value = state.value ?? '';
+		input.value = value;
+		// A command, or a device that is not here now.
+		if (input.value !== value) input.append(new Option(value, value, true, true));
 		input.disabled = Boolean(state.locked);
 		if (isHidden) input.placeholder = 'is set, and not shown';
 		if (state.locked) input.after(isSetBy(state.locked));
@@ -99,7 +107,6 @@ export function settingsView(view) {
 
 	function show(settings) {
 		const states = new Map(settings.fields.map((state) => [state.name, state]));
-		const local = LOCAL.filter(([name]) => states.has(name));
 		// Without a setting the bot is the parrot.
 		const bot = { value: 'parrot', ...states.get('bot') };
 		const key = states.get('api-key');
@@ -107,7 +114,8 @@ export function settingsView(view) {
 		renew = box;
 		form.replaceChildren(
 			card('Bot', ...bot.locked ? [isSetBy(bot.locked)] : [], ...botFields(true)),
-			...local.length ? [card('Sound card', ...local.flatMap(field), ...settings.local ? soundTest(post) : [])] : [],
+			...settings.devices ? [card('Sound card', ...localFields(settings.devices).flatMap(field),
+				...settings.devices.problems.map((text) => make('p', 'small', text)), ...settings.local ? soundTest(post) : [])] : [],
 			card('Key of callers', label, key.locked ? isSetBy(key.locked) : make('p', 'small', 'The old one is refused from then on. Calls go on.')),
 			...isExposed() ? [make('p', 'small', 'This page came over plain HTTP: others in the network can read the keys that you type here.')] : [],
 			make('p', 'small', `The file is ${settings.file}. Most changes restart the runner${settings.sessions ? ', which ends the calls that are live' : ''}.`),
@@ -124,7 +132,7 @@ export function settingsView(view) {
 		}
 		for (const part of form.querySelectorAll('[data-assistant]')) part.hidden = !settings.assistants;
 		for (const part of form.querySelectorAll('[data-service]')) {
-			part.append(button('Test', () => check([part], post).catch((error) => { said.textContent = error.message; })));
+			part.append(button('Test', () => check([part], post).catch((error) => say(error.message))));
 		}
 		form.hidden = false;
 		adapt();
@@ -163,17 +171,14 @@ export function settingsView(view) {
 	/** What is wrong is said at its field. */
 	function wrong({ field: name, message }) {
 		const input = fields.get(name)?.input;
-		said.className = 'said wrong';
-		said.textContent = message;
-		input?.setAttribute('aria-invalid', 'true');
-		for (let at = input?.parentElement; at; at = at.parentElement) if (at.tagName === 'DETAILS') at.open = true;
+		say(message, 'wrong');
+		if (input) mark(input);
 		input?.focus();
 	}
 
 	async function save() {
 		for (const { input } of fields.values()) input?.removeAttribute('aria-invalid');
-		said.className = 'said';
-		said.textContent = 'The runner checks the settings…';
+		say('The runner checks the settings…');
 		let taken;
 		try {
 			taken = await request('POST', 'settings', { values: changes(), new_key: renew.checked, restart: true });
@@ -182,15 +187,11 @@ export function settingsView(view) {
 		}
 		if (taken.key) keepKey(taken.key);
 		if (taken.restarts) {
-			said.textContent = 'Saved. The runner restarts…';
-			if (!await restarted()) {
-				said.className = 'said wrong';
-				said.textContent = `Saved, but the runner has not come back for ${duration(patienceMs / 1000)}. Is it still running? Its log says why.`;
-				return;
-			}
+			say('Saved. The runner restarts…');
+			if (!await restarted()) return say(`Saved, but the runner has not come back for ${duration(patienceMs / 1000)}. Is it still running? Its log says why.`, 'wrong');
 		}
 		const settings = await load();
-		said.textContent = settings?.rejected ? '' : 'Saved, and applied.';
+		say(settings?.rejected ? '' : 'Saved, and applied.');
 		if (!taken.key || !settings || settings.rejected) return;
 		const copied = button('Copy the key', () => copy(copied, taken.key));
 		tell('good', 'The new key', 'Callers need it from now on. Keep it: it is not shown again.', make('code', '', taken.key), make('div', 'row', copied));

@@ -20,7 +20,7 @@ const FIELDS = [
 	{ name: 'CASCADE_INSTRUCTIONS', is_set: false },
 	{ name: 'api-key', is_set: true },
 ];
-const SETTINGS = { run: 'a', file: '/etc/a.toml', rejected: null, sessions: 1, assistants: true, fields: FIELDS };
+const SETTINGS = { run: 'a', file: '/etc/a.toml', rejected: null, sessions: 1, assistants: true, devices: null, fields: FIELDS };
 
 /** The view, with the answers of the runner. */
 async function open(settings = [200, SETTINGS], change = [200, { key: null, waiting: [], restarts: false }]) {
@@ -60,7 +60,7 @@ test('what the runner says is in the fields, and a secret is not', async () => {
 	assert.match(own.form().textContent, /Set by CASCADE_LANGUAGE/);
 	assert.match(own.form().textContent, /ends the calls that are live/);
 	assert.equal(own.form().querySelectorAll('[data-for]').find((part) => part.dataset.for === 'bot=realtime').hidden, true);
-	assert.ok(!own.find('local-volume'), 'without a sound card');
+	assert.ok(!own.find('local-volume'), 'in a build without the sound card');
 });
 
 test('only what differs is sent', async () => {
@@ -154,8 +154,40 @@ test('the key is asked for, and other refusals are explained', async () => {
 	assert.match((await open(new TypeError('refused'))).problem().textContent, /does not answer/);
 });
 
+/** What the runner lists of the sound devices. */
+const DEVICES = {
+	in: [{ name: 'default', what: '' }, { name: 'plughw:CARD=USB,DEV=0', what: 'Jabra SPEAK 510 USB' }],
+	out: [{ name: 'plughw:CARD=USB,DEV=0', what: 'Jabra SPEAK 510 USB' }],
+	problems: ['this user may not open PCH'],
+};
+const LOCAL_FIELDS = ['local', 'local-in', 'local-out', 'local-start', 'local-volume'].map((name) => ({ name, is_set: false }));
+
+test('the sound card is switched on and off, and its devices are chosen', async () => {
+	const own = await open([200, { ...SETTINGS, devices: DEVICES, fields: [...FIELDS, ...LOCAL_FIELDS] }]);
+	const choices = (id) => own.find(id).children.map(({ value, textContent }) => [value, textContent]);
+	assert.deepEqual(choices('local'), [['', 'No'], ['voice', 'Yes']]);
+	assert.deepEqual(choices('local-in'), [['', 'The default'], ['default', 'default'], ['plughw:CARD=USB,DEV=0', 'Jabra SPEAK 510 USB']]);
+	assert.deepEqual(choices('local-out').length, 2);
+	assert.match(own.form().textContent, /may not open PCH/);
+	assert.ok(!own.view.all().some((each) => each.textContent === 'Test the sound card'), 'it is no caller yet');
+	own.find('local').value = 'voice';
+	own.find('local-in').value = 'plughw:CARD=USB,DEV=0';
+	await own.save();
+	assert.deepEqual(own.sent[0][1].values, { local: 'voice', 'local-in': 'plughw:CARD=USB,DEV=0' });
+	// What the file has and the list lacks is kept: a command, and a card that is not plugged in.
+	const set = { local: 'voice', 'local-in': 'sh -c mic', 'local-out': 'plughw:CARD=Gone,DEV=0' };
+	const fields = [...FIELDS, ...LOCAL_FIELDS.map((state) => (state.name in set ? { ...state, is_set: true, value: set[state.name] } : state))];
+	const other = await open([200, { ...SETTINGS, local: true, devices: DEVICES, fields }]);
+	assert.deepEqual(['local', 'local-in', 'local-out'].map((id) => other.find(id).value), Object.values(set));
+	await other.save();
+	assert.deepEqual(other.sent[0][1].values, {});
+	for (const id of ['local', 'local-in']) other.find(id).value = '';
+	await other.save();
+	assert.deepEqual(other.sent[1][1].values, { local: null, 'local-in': null });
+});
+
 test('the sound card is tested, one test at a time', async () => {
-	const local = { ...SETTINGS, local: true, fields: [...FIELDS, { name: 'local-volume', is_set: false }] };
+	const local = { ...SETTINGS, local: true, devices: DEVICES, fields: [...FIELDS, ...LOCAL_FIELDS] };
 	const own = await open([200, local]);
 	const button = own.view.all().find((each) => each.textContent === 'Test the sound card' && each.tagName === 'BUTTON');
 	const said = () => button.parentElement.all().find((each) => each.classList.contains('said'));

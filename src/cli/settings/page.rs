@@ -12,6 +12,7 @@ use crate::cli::resolve::MADE_KEY;
 use crate::cli::source::StartSource;
 use crate::cli::{Env, ProgramIdentity, StartValues, TypedArguments, UsageError};
 use crate::config::{Config, Secret};
+use crate::features::Feature;
 use crate::io::settings::PageSource;
 use crate::proto::options::env::Variables;
 use crate::proto::options::{ValueSource, split_command};
@@ -57,11 +58,10 @@ fn fields_of_start(
 
 /// Returns the values of the fields of the settings page.
 fn fields(values: &StartValues<'_>) -> Vec<FieldState> {
-    let args = &values.args;
     // An alias is the same key of the file.
     let is_key = |field: &&SettingField| aliases::canonical(Area::Variable, field.name) == field.name;
-    let is_used = |field: &&SettingField| field.group != FieldGroup::Local || args.modules.local.is_on;
-    let shown = FIELDS.iter().filter(is_key).filter(is_used);
+    let is_here = |field: &&SettingField| field.group != FieldGroup::Local || Feature::Local.in_this_build();
+    let shown = FIELDS.iter().filter(is_key).filter(is_here);
     let state = |field: &'static SettingField| {
         let (value, origin) = match field.name {
             fields::BOT => bot_value(values),

@@ -224,14 +224,14 @@ pub enum OutputError {
     Failed(String),
 }
 
-/// Runs a command to its end, and returns what it prints, up to `OUTPUT_BYTES_MAX`. Dropping the
-/// future kills its process group.
-pub async fn output_of(words: &[String]) -> Result<String, OutputError> {
+/// Runs a command to its end, without the variables that are `withheld`, and returns what it
+/// prints, up to `OUTPUT_BYTES_MAX`. Dropping the future kills its process group.
+pub async fn output_of(words: &[String], withheld: &[String]) -> Result<String, OutputError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => OutputError::NotInstalled,
         _ => OutputError::Failed(error.to_string()),
     };
-    let mut command = command_of(words, &[]);
+    let mut command = command_of(words, withheld);
     command.env("LC_MESSAGES", "C").env_remove("LC_ALL");
     command
         .stdin(Stdio::null())

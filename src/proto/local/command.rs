@@ -14,6 +14,17 @@ use super::listing::KERNEL_PREFIX;
 
 /// Bytes of a command.
 const COMMAND_BYTES_MAX: usize = 4096;
+/// Devices of ALSA that are cards or sound servers, and cards of the kernel.
+const SOUND_CARDS: [&str; 8] = [
+    "default",
+    "hw",
+    "jack",
+    "kernel",
+    "pipewire",
+    "plughw",
+    "pulse",
+    "sysdefault",
+];
 
 /// Why the text of a command has no words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +79,15 @@ pub fn back_end(
         true => words,
         false => alsa(device),
     }))
+}
+
+/// Returns whether a text names a sound card or a sound server: no command, and no other device of
+/// ALSA, which may be a plug-in of its library that starts a program or writes a file.
+pub fn is_sound_card(text: &str) -> bool {
+    let text = text.trim();
+    let (device, place) = text.split_once(':').unwrap_or((text, ""));
+    let is_place = |byte: u8| byte.is_ascii_alphanumeric() || b"=,_-".contains(&byte);
+    SOUND_CARDS.contains(&device) && place.bytes().all(is_place)
 }
 
 /// Returns the command for a device of ALSA. Periods of 10 ms and buffers of 40 ms decide the

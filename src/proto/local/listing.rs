@@ -1,9 +1,11 @@
 //! The microphones and loudspeakers of this machine, with the words to type: `--local-list`.
 //!
 //! In: what `arecord -L` and `aplay -L` print, and files of `/proc/asound`. Out: a text with one
-//! line per device, and what is missing. ALSA lists tens of names for one card: those that convert
-//! to any rate, and the ways to a sound server, are shown. The kernel knows cards that ALSA's
-//! programs cannot open; without these programs, the runner opens cards itself.
+//! line per device, or JSON for a page, and what is missing. ALSA lists tens of names for one card:
+//! those that convert to any rate, and the ways to a sound server, are shown. The kernel knows
+//! cards that ALSA's programs cannot open; without these programs, the runner opens cards itself.
+
+use serde_json::{Value, json};
 
 use super::direction::AudioDirection;
 
@@ -159,6 +161,13 @@ struct ListedDevice {
     what: String,
 }
 
+impl ListedDevice {
+    /// Returns what it is. Names of cards are those of the device that was plugged in.
+    fn shown(&self) -> String {
+        self.what.chars().filter(|letter| !letter.is_control()).collect()
+    }
+}
+
 /// Returns the devices that `-L` lists, without those that only experts type.
 fn named(text: &str) -> Vec<ListedDevice> {
     let mut devices: Vec<ListedDevice> = Vec::new();
@@ -243,15 +252,50 @@ impl SoundSystem {
             if devices.is_empty() {
                 text.push_str("  none\n");
             }
-            for ListedDevice { name, what } in devices {
-                let typed = format!("{} {name}", direction.option());
-                // Names of cards are those of the device that was plugged in.
-                let what: String = what.chars().filter(|letter| !letter.is_control()).collect();
-                text.push_str(format!("  {typed:NAME_WIDTH$} {what}").trim_end());
+            for device in devices {
+                let typed = format!("{} {}", direction.option(), device.name);
+                text.push_str(format!("  {typed:NAME_WIDTH$} {}", device.shown()).trim_end());
                 text.push('\n');
             }
         }
         text
+    }
+
+    /// Returns the devices for the settings page, and what keeps this user from them.
+    pub fn describe(&self) -> Value {
+        let of = |direction| -> Value {
+            let devices = self.devices(direction).into_iter();
+            devices
+                .map(|device| json!({"name": device.name, "what": device.shown()}))
+                .collect()
+        };
+        json!({
+            "in": of(AudioDirection::In),
+            "out": of(AudioDirection::Out),
+            "problems": self.denials(),
+        })
+    }
+
+    /// Returns which cards this user may not open, and what to do about it.
+    fn denials(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let of = |access| {
+            let cards = self.cards.iter().filter(move |card| card.access == access);
+            cards.map(|card| card.id.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (denied, hidden) = (of(CardAccess::Denied), of(CardAccess::Hidden));
+        if !denied.is_empty() {
+            problems.push(format!(
+                "this user may not open {denied}; add it to the group audio (sudo usermod -aG audio USER), and log in \
+                 again"
+            ));
+        }
+        if !hidden.is_empty() {
+            problems.push(format!(
+                "{hidden} has no file in /dev/snd: a container or a unit of systemd hides it"
+            ));
+        }
+        problems
     }
 
     /// Returns what is missing, and what to do about it.
@@ -276,22 +320,7 @@ impl SoundSystem {
                 NamedDevices::Listed(_) => {}
             }
         }
-        let of = |access| {
-            let cards = self.cards.iter().filter(move |card| card.access == access);
-            cards.map(|card| card.id.as_str()).collect::<Vec<_>>().join(", ")
-        };
-        let (denied, hidden) = (of(CardAccess::Denied), of(CardAccess::Hidden));
-        if !denied.is_empty() {
-            problems.push(format!(
-                "this user may not open {denied}; add it to the group audio (sudo usermod -aG audio USER), and log in \
-                 again"
-            ));
-        }
-        if !hidden.is_empty() {
-            problems.push(format!(
-                "{hidden} has no file in /dev/snd: a container or a unit of systemd hides it"
-            ));
-        }
+        problems.extend(self.denials());
         for direction in [AudioDirection::In, AudioDirection::Out] {
             let is_listed = matches!(self.named(direction), NamedDevices::Listed(_));
             let converts = || {

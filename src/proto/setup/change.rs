@@ -12,8 +12,9 @@ use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
 
 use super::KEY_BYTES;
-use super::fields::{API_KEY, FIELDS, FieldGroup, SettingField};
+use super::fields::{API_KEY, DEVICES, FIELDS, FieldGroup, SettingField};
 use super::form::{VALUE_BYTES_MAX, one_line};
+use crate::local::command::is_sound_card;
 use crate::secret::Secret;
 use crate::settings::may_contain_secret;
 
@@ -119,7 +120,9 @@ impl ChangeError {
             let key = field.key();
             text.match_indices(&key).any(|(at, _)| is_word(at, &key))
         };
-        let named = FIELDS.iter().filter(|field| is_named(field));
+        // `local` is a word of other texts, too.
+        let may_be = |field: &&SettingField| field.group != FieldGroup::Local || is_changed(field);
+        let named = FIELDS.iter().filter(may_be).filter(|field| is_named(field));
         let first = named.min_by_key(|field| (field.group == FieldGroup::Bot, !is_changed(field)));
         let key = first.map(SettingField::key);
         ChangeError::Runner { key, text }
@@ -163,7 +166,8 @@ impl SettingsChange {
     ///
     /// # Errors
     /// [`ChangeError`] for a key that is no field, a value that is no line, one that the file does
-    /// not decide, and a secret that would go to another address than before.
+    /// not decide, a command in place of a device, and a secret that would go to another address
+    /// than before.
     pub fn resolve(
         &self,
         states: &[FieldState],
@@ -193,6 +197,13 @@ impl SettingsChange {
                 continue;
             }
             check_origin(state)?;
+            if let Some(device) = &value
+                && DEVICES.contains(&state.field.name)
+                && !is_sound_card(device)
+            {
+                let wants = format!("`{key}` takes a device of `--local-list` here, and a command in the file alone");
+                return Err(ChangeError::field(key, wants));
+            }
             changes.push((state.field.name, value));
         }
         check_secrets(states, &changes)?;
@@ -342,6 +353,32 @@ mod tests {
         }
     }
 
+    /// The holder of the runner's key starts no program: not by a command, and not by a plugin of
+    /// ALSA, of which `file` and `tee` start one or write a file.
+    #[test]
+    fn a_device_is_set_and_a_command_is_refused() {
+        let states = states(&[("--local-out", "aplay -q -")], &[]);
+        for device in ["plughw:CARD=USB,DEV=0", "kernel:CARD=USB,DEV=0", "default", "pipewire"] {
+            let json = json!({"values": {"local": "voice", "local-in": device, "local-out": device}});
+            let changes = resolve(&json, &states).expect("a device");
+            let expected = [("--local", "voice"), ("--local-in", device), ("--local-out", device)];
+            assert_eq!(changes, expected.map(|(name, value)| (name, Some(value.to_owned()))));
+        }
+        for command in [
+            "sh -c reboot",
+            "/bin/reboot",
+            "tee:default,'|reboot',raw",
+            "plughw:CARD=USB,DEV=0 x",
+            "plug:\"file:'|reboot'\"",
+        ] {
+            let json = json!({"values": {"local-in": command}});
+            let refused = resolve(&json, &states).expect_err("no device");
+            assert_eq!(refused.key(), Some("local-in"), "{command}");
+        }
+        let none = resolve(&json!({"values": {"local-out": null}}), &states).expect("the default device");
+        assert_eq!(none, [("--local-out", None)]);
+    }
+
     /// The holder of the runner's key does not get the keys of services by naming a server of their
     /// own.
     #[test]
@@ -381,5 +418,9 @@ mod tests {
         );
         assert_eq!(key("`bot (a.toml:2)` takes `parrot`").as_deref(), Some("bot"));
         assert_eq!(key("`robot` is CASCADE_LLM_URLS"), None);
+        assert_eq!(key("`metrics (a.toml:2)` takes `off`, `local`, `key` or `any`"), None);
+        let changed = vec![("--local", Some("x".to_owned()))];
+        let error = ChangeError::of_start("`local (a.toml:2)` takes `voice` or `text`".to_owned(), &changed);
+        assert_eq!(error.key(), Some("local"));
     }
 }

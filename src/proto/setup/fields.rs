@@ -1,5 +1,6 @@
 //! The fields that the setup page of a board and the settings page of a runner have: one table for
-//! both. A form sets no option that starts programs or reads files.
+//! both. A form sets no option that starts programs or reads files: of [`DEVICES`], which take
+//! commands too, it sets devices alone.
 
 use crate::settings::key_of;
 
@@ -13,7 +14,7 @@ pub enum FieldGroup {
     Bot,
     Realtime,
     Cascade,
-    /// The sound card, where it is a caller.
+    /// The sound card as a caller.
     Local,
     /// The key of callers.
     Key,
@@ -59,11 +60,13 @@ const fn secret(group: FieldGroup, name: &'static str, sent_to: Option<&'static 
 pub const BOT: &str = "--bot";
 /// The option of the key of callers.
 pub const API_KEY: &str = "--api-key";
+/// The options of a microphone and a loudspeaker.
+pub const DEVICES: [&str; 2] = ["--local-in", "--local-out"];
 
 use FieldGroup::{Bot, Cascade, Key, Local, Realtime};
 
 /// All fields.
-pub static FIELDS: [SettingField; 24] = [
+pub static FIELDS: [SettingField; 27] = [
     field(Bot, BOT),
     secret(Realtime, "OPENAI_API_KEY", None),
     field(Realtime, "REALTIME_URL"),
@@ -83,6 +86,9 @@ pub static FIELDS: [SettingField; 24] = [
     secret(Cascade, "CASCADE_TTS_API_KEY", Some("CASCADE_TTS_URL")),
     field(Cascade, "CASCADE_LANGUAGE"),
     field(Cascade, "CASCADE_INSTRUCTIONS"),
+    field(Local, "--local"),
+    field(Local, DEVICES[0]),
+    field(Local, DEVICES[1]),
     field(Local, "--local-start"),
     field(Local, "--local-wake"),
     field(Local, "--local-wake-words"),

@@ -71,6 +71,24 @@ fn each_device_is_listed_once_with_what_has_it_open() {
     assert_eq!(laptop.problems(), Vec::<String>::new());
 }
 
+/// The page has the same devices, without what they are typed with.
+#[test]
+fn a_page_gets_the_same_devices() {
+    let mut laptop = system(NamedDevices::Listed(RECORDERS.into()), CardAccess::Denied);
+    laptop.cards[0].name = "HDA\u{7} Intel".into();
+    let described = laptop.describe();
+    assert_eq!(
+        described["in"],
+        json!([
+            {"name": "default", "what": "Default ALSA Output (currently PipeWire Media Server)"},
+            {"name": "plughw:CARD=USB,DEV=0", "what": "Jabra SPEAK 510 USB, USB Audio"},
+            {"name": "plughw:CARD=PCH,DEV=0", "what": "HDA Intel, ALC269VC Analog"},
+        ])
+    );
+    assert_eq!(described["out"].as_array().map(Vec::len), Some(4));
+    assert_eq!(described["problems"], json!(laptop.problems()));
+}
+
 /// A board without alsa-utils has cards that the runner opens itself, and nothing is missing. Where
 /// a sound server has them open, or there are none, the list says what to install.
 #[test]
