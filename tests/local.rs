@@ -103,6 +103,7 @@ fn a_call_of_the_sound_card_hears_its_bot() {
     for line in [
         "edge_runner_sessions{transport=\"local\"} 1",
         "edge_runner_local_xruns_total{direction=\"out\"} 0",
+        "edge_runner_local_echoes_total 0",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }

@@ -150,11 +150,13 @@ pub struct Local {
     counts: Arc<LocalCounts>,
 }
 
-/// How often audio was lost.
+/// How often audio was lost, and the echo was not removed.
 #[derive(Default)]
 struct LocalCounts {
     gaps: AtomicU64,
     underruns: AtomicU64,
+    /// Sessions whose canceller has failed.
+    echoes: AtomicU64,
 }
 
 impl RunningModule for Local {
@@ -168,6 +170,12 @@ impl RunningModule for Local {
         for (direction, count) in [("in", &self.counts.gaps), ("out", &self.counts.underruns)] {
             text.sample(&[("direction", direction)], count.load(Relaxed));
         }
+        text.family(
+            "edge_runner_local_echoes_total",
+            MetricKind::Counter,
+            "Sessions of the sound card in which `--local-echo aec` left the bot's voice in the microphone.",
+        );
+        text.sample(&[], self.counts.echoes.load(Relaxed));
     }
 
     fn end(&self) -> ModuleFuture<'_, ()> {

@@ -143,6 +143,7 @@ impl LocalIo {
         capture.take(&mut self.pcm);
         let counts = capture.counts().since(self.before);
         session.handle_microphone(&self.pcm, counts, now);
+        self.counts.echoes.fetch_add(u64::from(session.poll_echo()), Relaxed);
         self.counts.gaps.fetch_add(counts.gaps - self.gaps, Relaxed);
         self.gaps = counts.gaps;
     }

@@ -1,11 +1,14 @@
 //! Removes the loudspeaker's sound from the microphone.
 //!
 //! In: what is written to the loudspeaker, and what the microphone records, each at its rate. Out:
-//! the microphone at [`CANCELLED_RATE_HZ`] without that sound. The canceller is in `aec3`; a build
-//! without the feature `aec`, and one for a processor of 32 bits, has none.
+//! the microphone at [`CANCELLED_RATE_HZ`] without that sound. The canceller is in `aec3`, and
+//! `residual` notices where it does not work; a build without the feature `aec`, and one for a
+//! processor of 32 bits, has neither.
 
 #[cfg(all(feature = "aec", target_pointer_width = "64"))]
 mod aec3;
+#[cfg(all(feature = "aec", target_pointer_width = "64"))]
+mod residual;
 
 /// The rate of the result, in Hz.
 pub const CANCELLED_RATE_HZ: u32 = 16_000;
@@ -34,6 +37,10 @@ pub trait EchoCanceller: Send {
 
     /// Returns the microphone without the loudspeaker, in whole blocks.
     fn cancel(&mut self, pcm: &[i16]) -> &[i16];
+
+    /// Returns how much of the echo is removed, in dB, once that is too little: the bot's voice
+    /// stays in the microphone.
+    fn poll_failure(&mut self) -> Option<f64>;
 
     /// Returns what is known of the room.
     fn figures(&self) -> EchoFigures;

@@ -129,6 +129,9 @@ pub struct LocalSession {
     microphone: Instant,
     received_samples: u64,
     capture: CaptureCounts,
+    /// Whether the canceller has failed, and whether the driver knows.
+    has_echo: bool,
+    is_echo_known: bool,
 }
 
 impl LocalSession {
@@ -180,6 +183,8 @@ impl LocalSession {
             microphone: now,
             received_samples: 0,
             capture: CaptureCounts::default(),
+            has_echo: false,
+            is_echo_known: false,
             setup,
         }
     }
@@ -241,7 +246,14 @@ impl LocalSession {
         }
         let is_silenced = self.setup.controls.is_muted() || self.hears_itself(now);
         let pcm = match &mut self.canceller {
-            Some(canceller) => Cow::Owned(canceller.cancel(pcm).to_vec()),
+            Some(canceller) => {
+                let cancelled = canceller.cancel(pcm).to_vec();
+                if let Some(removed_db) = canceller.poll_failure().filter(|_| !self.has_echo) {
+                    self.has_echo = true;
+                    log::warn!("{}", echo_warning(removed_db));
+                }
+                Cow::Owned(cancelled)
+            }
             None => Cow::Borrowed(pcm),
         };
         if is_silenced {
@@ -262,6 +274,11 @@ impl LocalSession {
             }
         }
         self.hear(&pcm);
+    }
+
+    /// Returns, once, whether the bot's voice stays in the microphone.
+    pub fn poll_echo(&mut self) -> bool {
+        self.has_echo && !std::mem::replace(&mut self.is_echo_known, true)
     }
 
     /// Handles sound that the loudspeaker or the microphone has lost.
@@ -373,6 +390,15 @@ impl LocalSession {
         self.has_room = true;
         Some(SessionOutput::Command(LocalCommand::Play(bytes)))
     }
+}
+
+/// Says what to do about an echo that stays.
+fn echo_warning(removed_db: f64) -> String {
+    format!(
+        "the canceller removes {:.0} dB of the bot's voice from the microphone, and the bot may interrupt itself: take \
+         `--local-echo half`, lower `--local-volume`, or put more distance between loudspeaker and microphone",
+        removed_db.max(0.0)
+    )
 }
 
 /// Returns the bytes of mono PCM for a card.

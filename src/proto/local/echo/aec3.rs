@@ -11,6 +11,7 @@ use sonora_aec3::block::Block;
 use sonora_aec3::block_processor::BlockProcessor;
 use sonora_aec3::config::EchoCanceller3Config;
 
+use super::residual::ResidualEcho;
 use super::{CANCELLED_RATE_HZ, EchoCanceller, EchoFigures};
 use crate::audio::rate_converter::RateConverter;
 
@@ -46,6 +47,9 @@ pub struct Aec3 {
     /// Samples with sound since the last loss, and in all.
     learned: usize,
     sounded: u64,
+    residual: ResidualEcho,
+    /// How much is removed, in dB, since that is too little.
+    failure: Option<f64>,
 }
 
 impl Aec3 {
@@ -64,6 +68,8 @@ impl Aec3 {
             watched: (usize::MAX, 0),
             learned: 0,
             sounded: 0,
+            residual: ResidualEcho::default(),
+            failure: None,
         }
     }
 
@@ -78,10 +84,11 @@ impl Aec3 {
                 *sample = f32::from(value);
             }
         }
-        let mut is_saturated = false;
+        let (mut is_saturated, mut before) = (false, 0_u64);
         let recorded = self.microphone.view_mut(0, 0);
         for (sample, value) in recorded.iter_mut().zip(self.recorded.drain(..BLOCK_SAMPLES)) {
             is_saturated |= value.unsigned_abs() >= SATURATED;
+            before += u64::from(value.unsigned_abs()).pow(2);
             *sample = f32::from(value);
         }
         self.processor.buffer_render(&self.loudspeaker);
@@ -93,6 +100,16 @@ impl Aec3 {
         if energy >= SOUND_ENERGY_MIN {
             self.learned += BLOCK_SAMPLES;
             self.sounded += BLOCK_SAMPLES as u64;
+        }
+        if self.has_learned() {
+            let behind = self.microphone.view(0, 0).iter();
+            let behind: f64 = behind.map(|sample| f64::from(*sample).powi(2)).sum();
+            let failure = self
+                .residual
+                .handle_block(BLOCK_SAMPLES, energy as f64, before as f64, behind);
+            self.failure = self.failure.or(failure);
+        } else {
+            self.residual.handle_loss();
         }
         self.watch_lead();
     }
@@ -141,6 +158,10 @@ impl EchoCanceller for Aec3 {
             self.cancel_block();
         }
         &self.cancelled
+    }
+
+    fn poll_failure(&mut self) -> Option<f64> {
+        self.failure.take()
     }
 
     fn figures(&self) -> EchoFigures {
@@ -253,6 +274,26 @@ mod tests {
             figures.removed_db > 6.0 && (7..=8).contains(&figures.sound_s),
             "{figures:?}"
         );
+    }
+
+    /// An echo that comes later than the canceller searches, as from a loudspeaker of Bluetooth, is
+    /// not removed; that of a room is.
+    #[test]
+    fn an_echo_that_is_not_removed_is_noticed() {
+        let played = speech(20 * SECOND, 1);
+        let mut late = vec![0; SECOND * 8 / 10];
+        late.extend(played.iter().map(|sample| sample / 2));
+        let failures_of = |recorded: &[i16]| {
+            let mut canceller = Aec3::new(CANCELLED_RATE_HZ, CANCELLED_RATE_HZ);
+            run(&mut canceller, &played, recorded);
+            [canceller.poll_failure(), canceller.poll_failure()]
+        };
+        let failures = failures_of(&late);
+        assert!(
+            matches!(failures, [Some(removed_db), None] if removed_db < 6.0),
+            "{failures:?}"
+        );
+        assert_eq!(failures_of(&echo(&played[..15 * SECOND])), [None, None]);
     }
 
     /// Until two seconds of sound, and after a loss, its result is not to be trusted.

@@ -1,6 +1,7 @@
 //! A session of the sound card in virtual time.
 
 use super::*;
+use crate::local::echo::EchoFigures;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -245,6 +246,54 @@ fn a_loss_of_the_microphone_is_learned_from_without_its_audio() {
     };
     rig.session.handle_microphone(&[], lost, rig.now);
     assert!(!has_learned(&rig));
+}
+
+/// A canceller that says all the time that it does not work.
+struct Deaf(Vec<i16>);
+
+impl EchoCanceller for Deaf {
+    fn handle_written(&mut self, _: &[i16]) {}
+
+    fn handle_loss(&mut self) {}
+
+    fn has_learned(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, pcm: &[i16]) -> &[i16] {
+        self.0 = pcm.to_vec();
+        &self.0
+    }
+
+    fn poll_failure(&mut self) -> Option<f64> {
+        Some(-0.3)
+    }
+
+    fn figures(&self) -> EchoFigures {
+        EchoFigures {
+            removed_db: 0.0,
+            delay_ms: 0,
+            sound_s: 0,
+        }
+    }
+}
+
+/// Reported once in a session, with what to do.
+#[test]
+fn a_canceller_that_does_not_work_is_reported_once() {
+    let mut rig = Rig::new(setup(LocalEcho::Off, Duration::ZERO));
+    rig.run(100 * MS);
+    assert!(!rig.session.poll_echo(), "without a canceller");
+    rig.session.canceller = Some(Box::new(Deaf(Vec::new())));
+    rig.run(100 * MS);
+    assert_eq!([rig.session.poll_echo(), rig.session.poll_echo()], [true, false]);
+    rig.run(100 * MS);
+    assert!(!rig.session.poll_echo());
+    let words = echo_warning(-0.3);
+    assert!(
+        words.contains("removes 0 dB") && words.contains("`--local-echo half`") && words.contains("`--local-volume`"),
+        "{words}"
+    );
 }
 
 /// A caller who speaks over the bot lowers its voice; it comes back once that is over, also where a
