@@ -9,13 +9,14 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use edge_runner_proto::kit::{Wav, write_wav};
 use serde_json::Value;
 
 use crate::support::ports::free_port;
 use crate::support::runner::{PATIENCE, RunOutput, TestRunner, folder, wait_for_file};
+use crate::support::sound::{RATE_HZ, Speech, tone_share};
 use crate::support::sweep::Sweep;
 
 const CANARY: &str = "canary-of-a-caller-4716";
@@ -31,6 +32,61 @@ fn base(runner: &TestRunner) -> String {
 
 fn socket(runner: &TestRunner) -> String {
     format!("ws://{}/ws-client", runner.addr)
+}
+
+/// Who talks is heard by the bot and hears it. Commands stand for the sound card; they end with the
+/// call, which the bot ends here.
+#[test]
+fn a_caller_talks_through_a_sound_card() {
+    let mut runner = TestRunner::start(&["--bot", "echo"]);
+    let [tone, heard, record] = ["tone.raw", "heard.raw", "record.wav"].map(|name| runner.path(name));
+    let second = RATE_HZ as usize;
+    let samples = (0..second).map(|at| Speech::Tone { hz: 440.0 }.sample(at));
+    let bytes: Vec<u8> = samples.flat_map(i16::to_le_bytes).collect();
+    fs::write(&tone, bytes).expect("a file");
+    let microphone = format!("sh -c 'while cat {}; do :; done'", tone.display());
+    let loudspeaker = format!(
+        "sh -c 'cat > {}; echo ended >> {}'",
+        heard.display(),
+        runner.path("ended").display()
+    );
+    let (url, file) = (socket(&runner), record.to_str().expect("a text").to_owned());
+    let calling = thread::spawn(move || {
+        let card = ["--local", "--local-in", &microphone, "--local-out", &loudspeaker];
+        call(&url, &[&card[..], &["--local-echo", "off", "--record", &file]].concat())
+    });
+    let played = || {
+        let bytes = fs::read(&heard).unwrap_or_default();
+        let pairs = bytes.chunks_exact(2);
+        pairs
+            .map(|pair| i16::from_le_bytes([pair[0], pair[1]]))
+            .collect::<Vec<_>>()
+    };
+    let began = Instant::now();
+    let sound = loop {
+        let pcm = played();
+        let loud = pcm.iter().position(|sample| sample.unsigned_abs() > 1_000);
+        if let Some(loud) = loud
+            && pcm.len() > loud + 2 * second
+        {
+            break pcm[loud + second..].to_vec();
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "no two seconds of sound; log:\n{}",
+            runner.log()
+        );
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert!(tone_share(&sound, 440.0) > 0.9);
+    runner.signal("TERM");
+    runner.wait();
+    let ended = calling.join().expect("the call ends");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("ended: the bot hung up"), "{ended:?}");
+    let recorded = Wav::read(&fs::read(&record).expect("a recording")).expect("a WAV file");
+    assert!(tone_share(&recorded.pcm, 440.0) > 0.9, "both sides, mixed");
+    wait_for_file(&runner.path("ended"));
 }
 
 /// The events of a call with `--json`.

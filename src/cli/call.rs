@@ -12,16 +12,18 @@ use edge_runner_http::startup::{EXIT_USAGE, StartupError};
 use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin, complete, failure};
 use super::flags::EVAL;
 use super::{Env, ProgramIdentity, UsageError, version_text};
-use crate::config::{Secret, Transport};
+use crate::config::{AlsaDefault, Secret, Transport};
+use crate::features::Feature;
 use crate::io::call::{CallConfig, CallsError, WebhookCall};
 use crate::proto::caller::plan::{StepSource, keys, seconds, text, words};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX};
+use crate::proto::local::options::{LocalOptions, echo};
 use crate::proto::modules::{ROOM_EXAMPLE, ROOM_URL, RoomCallOptions, room_access};
 use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::hosts;
 use crate::proto::options::{
-    CALLS, Expected, Flag, FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, push, put,
+    CALLS, Expected, Flag, FlagKind, OptionStore, OptionTable, SpecialMode, flag, need, number, parse, push, put,
 };
 use crate::proto::telephony::PROVIDERS;
 use crate::proto::telephony::dial::is_number;
@@ -55,6 +57,7 @@ struct CallArgs {
     steps: Vec<StepSource>,
     scenario: Option<String>,
     say_command: Option<String>,
+    local: LocalOptions,
     record: Option<String>,
     events: Option<String>,
     junit: Option<String>,
@@ -208,6 +211,33 @@ const CALLER: &[Flag<CallArgs>] = &[
              output. [default: espeak-ng --stdin --stdout]",
     ),
     flag(
+        "--local",
+        FlagKind::Switch(|args: &mut CallArgs| args.local.is_on = true),
+        SPEAKS,
+        "Talk: when the other steps are over, the microphone of this machine speaks until Ctrl-C or the bot ends the \
+         call, which takes at most an hour; its loudspeaker plays the bot.",
+    ),
+    flag(
+        "--local-in",
+        FlagKind::Value("COMMAND|DEVICE", |args, text| put(&mut args.local.input, text)),
+        SPEAKS,
+        "The microphone, as for the runner: a device of --local-list, or a command that writes 16-bit PCM, mono at \
+         16 kHz. [default: default]",
+    ),
+    flag(
+        "--local-out",
+        FlagKind::Value("COMMAND|DEVICE", |args, text| put(&mut args.local.output, text)),
+        SPEAKS,
+        "The loudspeaker, as for the runner. [default: default]",
+    ),
+    flag(
+        "--local-echo",
+        FlagKind::Value("aec|half|off", |args, text| put(&mut args.local.echo, echo(&text)?)),
+        SPEAKS,
+        "What keeps the bot from hearing itself, as for the runner: `off` for headsets. [default: aec, or half on \
+         processors of 32 bits]",
+    ),
+    flag(
         "--record",
         FlagKind::Value("FILE", |args, text| put(&mut args.record, text)),
         KEEPS,
@@ -333,6 +363,23 @@ fn command(
     if calls > 1 && args.record.is_some() {
         return Err(combination("`--record` takes one call: leave out `--calls`".into()));
     }
+    let is_local = args.local.is_on;
+    if is_local {
+        need("`--local`", Feature::Local)?;
+        if calls > 1 {
+            return Err(combination("`--local` takes one call: leave out `--calls`".into()));
+        }
+        if args.is_eval {
+            return Err(combination("an evaluation carries texts, and `--local` speaks".into()));
+        }
+    } else if args.local != LocalOptions::default() {
+        return Err(combination(
+            "`--local-in`, `--local-out` and `--local-echo` need `--local`".into(),
+        ));
+    }
+    let mut warnings = Vec::new();
+    let local = args.local.resolve(false, &mut warnings)?;
+    let longest = is_local.then_some(Duration::from_secs(CALL_SECONDS_MAX));
     let listens = match args.expect.is_empty() && args.scenario.is_none() {
         true => LISTENS,
         false => LISTENS_EXPECTING,
@@ -345,8 +392,9 @@ fn command(
         steps: args.steps,
         scenario: args.scenario.map(Into::into),
         say_command: args.say_command.unwrap_or_else(|| SAY_COMMAND.into()),
+        local: local.map(|local| local.with_default(&AlsaDefault::of(&env.variables))),
         expect: args.expect,
-        longest: args.timeout,
+        longest: args.timeout.or(longest),
         hang_up_after: args.hang_up_after.unwrap_or(listens),
         record: args.record.map(Into::into),
         events: args.events.map(Into::into),
@@ -357,6 +405,7 @@ fn command(
     };
     Ok(ParsedCommand::Task(CallerRun {
         config,
+        warnings,
         verbosity: args.verbosity,
     }))
 }
@@ -365,12 +414,16 @@ fn command(
 #[derive(Debug)]
 struct CallerRun {
     config: CallConfig,
+    warnings: Vec<String>,
     verbosity: u8,
 }
 
 impl CommandTask for CallerRun {
     fn run(self: Box<Self>, start: &CommandStart<'_>) -> Result<(), StartupError> {
         begin(self.verbosity, start);
+        for warning in &self.warnings {
+            log::warn!("{warning}");
+        }
         let called = complete(None, crate::io::call::run(self.config, crate::io::modules::call_row))?;
         called.map_err(|error| match error {
             CallsError::Unusable(message) => StartupError {
@@ -477,6 +530,7 @@ fn transports() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::LocalEcho;
     use crate::proto::caller::target::RoomAccess;
     use crate::proto::options::env::Variables;
 
@@ -551,6 +605,18 @@ mod tests {
         assert_eq!((many.calls, many.ramp), (500, Duration::from_secs(2)));
     }
 
+    /// Who talks hangs up when they like.
+    #[test]
+    fn a_caller_who_talks_has_an_hour() {
+        let talks = config(&["--local", "--local-in", "hw:1", "--local-echo", "off", "--text", "hi"]);
+        assert_eq!(talks.longest, Some(Duration::from_secs(3_600)));
+        let card = talks.local.expect("a sound card");
+        assert_eq!((card.input.rate_hz, card.echo), (16_000, LocalEcho::Off));
+        let short = config(&["--local", "--timeout", "20"]);
+        assert_eq!(short.longest, Some(Duration::from_secs(20)));
+        assert_eq!(config(&[]).local, None);
+    }
+
     #[test]
     fn says_what_is_wrong() {
         for (arguments, words) in [
@@ -606,6 +672,10 @@ mod tests {
                 "use `--room NAME`",
             ),
             (&["https://a/moq", "-t", "moq"], "takes the address of a runner"),
+            (&[URL, "--local", "--calls", "2"], "`--local` takes one call"),
+            (&[URL, "--local-in", "hw:1"], "need `--local`"),
+            (&["http://a", "-t", "eval", "--local"], "an evaluation carries texts"),
+            (&[URL, "--local", "--local-out", "aplay 'x"], "quotes are closed"),
         ] {
             let error = parsed(arguments).expect_err("wrong arguments").to_string();
             assert!(error.contains(words), "{arguments:?}: {error}");

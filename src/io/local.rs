@@ -282,6 +282,43 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
     })))
 }
 
+/// Returns a session of the sound card for `edge-runner call`, its I/O, and the slots of its
+/// commands.
+#[cfg(feature = "call")]
+pub fn session_of_call(
+    config: &LocalConfig,
+) -> (
+    Box<LocalSession>,
+    impl session::SessionIo<Session = LocalSession> + use<>,
+    CommandSlots,
+) {
+    let (slots, controls) = (commands::slots(), LocalControls::new(config.volume_percent));
+    let parts = LocalParts {
+        microphone: MicrophoneCommand::start(&config.input, &[], &slots),
+        capture: Capture::new(config.input.rate_hz, config.input.channels),
+        user: LocalUser::absent(controls, LocalHook::start(None, &[], &slots)),
+        is_ended_by_user: false,
+        left: LeaveReason::Failed,
+    };
+    // What the session borrows ends with it.
+    let (back, _) = oneshot::channel();
+    let io = LocalIo::new(parts, config, &[], &slots, &Arc::default(), back);
+    let setup = LocalSetup {
+        types: false,
+        in_rate_hz: config.input.rate_hz,
+        out_rate_hz: config.output.rate_hz,
+        out_channels: config.output.channels,
+        echo: config.echo,
+        controls,
+        has_tones: false,
+        stop_words: config.stop_words.clone(),
+        end: Duration::ZERO,
+        shows_levels: false,
+        preroll: Vec::new(),
+    };
+    (Box::new(LocalSession::new(setup, tasks::now())), io, slots)
+}
+
 /// The sound card as a caller.
 struct LocalCaller {
     sessions: Sessions,

@@ -8,6 +8,7 @@ pub mod dial;
 pub mod media;
 mod report;
 pub mod socket;
+mod sound_card;
 mod sounds;
 
 use std::future::Future;
@@ -17,13 +18,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use edge_runner_http::signal::Signals;
 use edge_runner_http::tasks;
 
 use self::report::CallReport;
-use crate::config::{Secret, Settings, Transport};
+use crate::config::{LocalConfig, Secret, Settings, Transport};
 use crate::features::{Feature, MissingFeature};
 use crate::io::running::ModuleFuture;
 use crate::proto::caller::target::{CallTarget, RoomAccess};
@@ -34,6 +36,8 @@ use crate::proto::sorting;
 
 /// What a run that the user has stopped says of a call that was not answered.
 const STOPPED: &str = "stopped before the call was answered";
+/// Time that the sound card has to end after the call.
+const CARD_ENDS: Duration = Duration::from_secs(3);
 /// The longest call, if nothing else is said.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -51,6 +55,8 @@ pub struct CallConfig {
     pub scenario: Option<PathBuf>,
     /// The shell command that speaks texts.
     pub say_command: String,
+    /// The sound card through which the caller talks.
+    pub local: Option<LocalConfig>,
     pub expect: CallExpectations,
     /// The longest call; without it, that of the scenario or a minute.
     pub longest: Option<Duration>,
@@ -107,6 +113,8 @@ pub struct CallRun<'r> {
     stop: watch::Receiver<bool>,
     /// When the call was requested.
     dialled: Instant,
+    /// The task of the sound card.
+    card: Option<JoinHandle<()>>,
 }
 
 impl CallRun<'_> {
@@ -119,8 +127,14 @@ impl CallRun<'_> {
     }
 
     /// Begins the conversation of a call that is connected.
-    pub fn conversation(&self, plan: CallPlan, has_messages: bool) -> CallConversation {
-        CallConversation::new(plan, self.dialled, tasks::now(), has_messages)
+    pub fn conversation(&mut self, plan: CallPlan, has_messages: bool) -> CallConversation {
+        let mut conversation = CallConversation::new(plan, self.dialled, tasks::now(), has_messages);
+        if let Some(local) = self.config.local.as_ref().filter(|_| Feature::Local.in_this_build()) {
+            let (card, running) = sound_card::open(local);
+            self.card = Some(tasks::spawn(running));
+            conversation.set_card(card);
+        }
+        conversation
     }
 
     /// Reports what happened in the call, at this time from its request.
@@ -185,6 +199,7 @@ pub async fn run(config: CallConfig, row: fn(Transport) -> &'static CallRow) -> 
                 report: &report,
                 stop,
                 dialled: tasks::now(),
+                card: None,
             };
             let end = one_call(&mut task, plan, row).await;
             // The receiver waits for every call.
@@ -248,6 +263,11 @@ async fn one_call(task: &mut CallRun<'_>, plan: CallPlan, row: fn(Transport) -> 
         let written = std::fs::write(file, conversation.recording().to_wav());
         let failure = written.err().map(|error| report::unwritable("--record", file, &error));
         verdict.failures.extend(failure);
+    }
+    // Without its conversation the card ends, and plays the rest.
+    drop(conversation);
+    if let Some(card) = task.card.take() {
+        let _ = timeout(CARD_ENDS, card).await;
     }
     for failure in &verdict.failures {
         task.observe(verdict.lasted, &CallObservation::Failed(failure.clone()));

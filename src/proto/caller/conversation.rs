@@ -4,7 +4,8 @@
 //! caller's voice each 20 ms (silence between its steps), keys, texts, observations, and when to
 //! hang up. The steps begin when the bot is ready, or 2 s after the connection; on transports
 //! without messages at once. The caller hangs up when its steps are over, every expectation is met
-//! and the bot was quiet for a while, when a step of a scenario fails, or when the time is over.
+//! and the bot was quiet for a while, when a step of a scenario fails, or when the time is over. A
+//! caller with a sound card talks once the steps are over, until the user or the bot ends the call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use super::playout::BotPlayout;
 use super::recording::StereoRecording;
 use super::rtvi_messages::{self, BotMessageReader, BotSaid};
 use super::sound::has_sound;
+use super::sound_card::CallerCard;
 use super::turns::{SPEECH_MIN, SpeechTurns};
 use super::words::{BOT_TEXTS, SaidTexts};
 use super::{FRAME, FRAME_SAMPLES};
@@ -105,6 +107,8 @@ pub struct CallConversation {
     watch: StepWatch,
     results: Vec<StepResult>,
     recording: StereoRecording,
+    /// Set if the caller talks.
+    card: Option<Box<dyn CallerCard>>,
     outputs: VecDeque<ConversationOutput>,
     ended: Option<Instant>,
     lost: Option<String>,
@@ -139,12 +143,18 @@ impl CallConversation {
             watch,
             results: Vec::new(),
             recording,
+            card: None,
             outputs: VecDeque::new(),
             ended: None,
             lost: None,
         };
         conversation.observe(CallObservation::Connected, now);
         conversation
+    }
+
+    /// Lets the caller talk through a sound card.
+    pub fn set_card(&mut self, card: Box<dyn CallerCard>) {
+        self.card = Some(card);
     }
 
     /// Handles audio of the bot.
@@ -256,11 +266,22 @@ impl CallConversation {
     /// Sends, plays and records one frame.
     fn handle_frame(&mut self, now: Instant) {
         self.frame += 1;
-        let voice = match self.is_ready || now >= self.steps_from {
+        let mut voice = match self.is_ready || now >= self.steps_from {
             true => self.next_voice(now),
             false => [0; FRAME_SAMPLES],
         };
         let bot = self.playout.next_frame(now);
+        if let Some(card) = &mut self.card {
+            match card.exchange(&bot) {
+                Some(recorded) if self.steps_done_at.is_some() => voice = recorded,
+                Some(_) => {}
+                None => {
+                    let why = "the sound card is gone";
+                    self.lost = Some(why.to_owned());
+                    return self.hang_up(why, now);
+                }
+            }
+        }
         if self
             .turns
             .handle_played(has_sound(&bot), self.playout.has_sound_waiting(), now)
@@ -375,6 +396,9 @@ impl CallConversation {
         let Some(steps_done) = self.steps_done_at else {
             return false;
         };
+        if self.card.is_some() {
+            return false;
+        }
         let quiet_since = self.last_bot_text.map_or(steps_done, |at| at.max(steps_done));
         let latency_known = self.plan.expect.latency.is_none() || self.turns.is_answered();
         latency_known

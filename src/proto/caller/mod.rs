@@ -21,6 +21,7 @@ pub mod scenario;
 pub mod socket_frames;
 pub mod socket_protocol;
 pub mod sound;
+pub mod sound_card;
 pub mod target;
 pub mod telephone;
 pub mod turns;

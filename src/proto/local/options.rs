@@ -166,13 +166,7 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
         local(
             "--local-echo",
             FlagKind::Value("aec|half|off", |args: &mut T, text| {
-                let echo = match &*text {
-                    "aec" => LocalEcho::Cancel,
-                    "half" => LocalEcho::Half,
-                    "off" => LocalEcho::Off,
-                    _ => return Err(Expected::one_of(&text, &["aec", "half", "off"], &[])),
-                };
-                put(&mut args.as_mut().echo, echo)
+                put(&mut args.as_mut().echo, echo(&text)?)
             }),
             "What keeps the bot from hearing itself: `aec` removes its sound from the microphone, and lets callers \
              interrupt; `half` silences the microphone while the loudspeaker plays; `off` does nothing, for headsets \
@@ -218,6 +212,19 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
             "Which of several bots it calls. [default: the default bot]",
         ),
     ];
+}
+
+/// Parses what keeps the bot from hearing itself.
+///
+/// # Errors
+/// What is expected.
+pub fn echo(text: &str) -> Result<LocalEcho, Expected> {
+    Ok(match text {
+        "aec" => LocalEcho::Cancel,
+        "half" => LocalEcho::Half,
+        "off" => LocalEcho::Off,
+        _ => return Err(Expected::one_of(text, &["aec", "half", "off"], &[])),
+    })
 }
 
 /// Parses one number, or two separated by a colon.

@@ -104,6 +104,50 @@ impl Rig {
     }
 }
 
+/// A sound card that records the number of its frame, and is gone after some.
+struct Card {
+    frames: Arc<std::sync::Mutex<Vec<i16>>>,
+    lasts: usize,
+}
+
+impl CallerCard for Card {
+    fn exchange(&mut self, heard: &[i16; FRAME_SAMPLES]) -> Option<[i16; FRAME_SAMPLES]> {
+        let mut frames = self.frames.lock().expect("no panic");
+        frames.push(heard[0]);
+        (frames.len() <= self.lasts).then(|| [frames.len() as i16; FRAME_SAMPLES])
+    }
+}
+
+/// The microphone speaks when the steps are over, the loudspeaker plays from the start, and the
+/// call lasts until the user ends it, which is no failure.
+#[test]
+fn a_caller_talks_until_the_user_hangs_up() {
+    let mut rig = Rig::new(plan(vec![sound(100, 0)]), false);
+    let frames = Arc::default();
+    rig.call.set_card(Box::new(Card {
+        frames: Arc::clone(&frames),
+        lasts: 1_000,
+    }));
+    rig.call.handle_audio(&[700; 16_000], 16_000, rig.now);
+    rig.run_to(ms(12_100));
+    assert!(!rig.call.is_over());
+    let said: Vec<i16> = rig.audio.iter().map(|frame| frame[0]).collect();
+    assert_eq!((said.len(), &said[4..8]), (601, &[3_000, 6, 7, 8][..]));
+    let heard = frames.lock().expect("no panic").clone();
+    assert_eq!((heard[2], heard[3], heard[53], heard.len()), (0, 700, 0, 601));
+    rig.call.handle_stop(rig.now);
+    assert_eq!(rig.call.verdict().failures, Vec::<String>::new());
+    // The card of another call is unplugged for too long.
+    let mut rig = Rig::new(plan(Vec::new()), false);
+    rig.call.set_card(Box::new(Card {
+        frames: Arc::default(),
+        lasts: 3,
+    }));
+    rig.run_to(ms(12_000));
+    assert!(rig.hung_up);
+    assert_eq!(rig.call.verdict().failures, ["the sound card is gone"]);
+}
+
 /// The steps follow each other, one frame each 20 ms, and silence is sent between them.
 #[test]
 fn the_steps_follow_each_other_in_real_time() {
