@@ -9,7 +9,7 @@ use str0m::media::Direction;
 use crate::livekit_worker::Rooms;
 use crate::support::agents::{AgentServer, bot_token, job};
 use crate::support::http::{self, Reply};
-use crate::support::provider::{Caller, FROM, Provider, TO};
+use crate::support::provider::{ALL, Caller, FROM, Provider, TO};
 use crate::support::runner::TestRunner;
 use crate::support::socket::{ConnectOptions, Socket};
 use crate::support::sound::{Speech, tone_share};
@@ -120,10 +120,7 @@ fn an_unknown_name_is_no_bot() {
 #[test]
 fn a_call_reaches_the_bot_of_its_number() {
     let runner = start(&[]);
-    for (nth, provider) in [Provider::Twilio, Provider::Telnyx, Provider::Exotel]
-        .into_iter()
-        .enumerate()
-    {
+    for (nth, provider) in ALL.into_iter().enumerate() {
         let mut caller = Caller::dial(runner.addr, provider);
         runner.wait_for_logs(" sales] bot stderr: this is sales", nth + 1);
         caller.stop();
@@ -150,7 +147,7 @@ fn a_call_reaches_the_bot_of_its_number() {
     assert_eq!(call["caller"], FROM);
 }
 
-/// The stream of Plivo has no numbers, so the markup of its webhook names the bot.
+/// The stream of Plivo lacks what is no number, so the markup of its webhook names the bot.
 #[test]
 fn a_webhook_names_the_bot_where_the_stream_does_not() {
     let key = "0123456789abcdef0123456789abcdef";

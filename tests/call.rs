@@ -12,10 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use edge_runner_proto::kit::{Wav, write_wav};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::support::http;
 use crate::support::ports::free_port;
 use crate::support::runner::{PATIENCE, RunOutput, TestRunner, folder, wait_for_file};
+use crate::support::signed::API_KEY;
 use crate::support::sound::{RATE_HZ, Speech, tone_share};
 use crate::support::sweep::Sweep;
 
@@ -671,7 +673,8 @@ fn a_provider_calls_by_its_webhook() {
         ),
         ("exotel", &[], ""),
     ] {
-        let runner = TestRunner::start_with(&["--bot", "echo", "-t", provider, "--proxy", HOST], variables);
+        let options = ["--bot", "echo", "-t", provider, "--proxy", HOST, "--api-key", API_KEY];
+        let runner = TestRunner::start_with(&options, variables);
         let wav = runner.path("said.wav");
         fs::write(&wav, write_wav(&Sweep { ms: 600 }.pcm(16_000), 16_000)).expect("a file");
         let url = format!("http://{}", runner.addr);
@@ -687,6 +690,10 @@ fn a_provider_calls_by_its_webhook() {
             _ => {
                 assert_eq!(ended.code, Some(0), "{provider}: {ended:?}");
                 runner.wait_for_logs(&format!("session started: {provider}"), 1);
+                runner.wait_for_sessions(0);
+                let record = http::last_call(runner.addr, &[&format!("Authorization: Bearer {API_KEY}")]);
+                let numbers = (&record["caller"], &record["callee"]);
+                assert_eq!(numbers, (&json!(NUMBERS[1]), &json!(NUMBERS[3])), "{provider}");
             }
         }
         let unsigned = TestRunner::run(&options);

@@ -19,7 +19,7 @@ use crate::support::client::{CLIENT_RATE_HZ, Client};
 use crate::support::device::{Device, Options};
 use crate::support::http;
 use crate::support::program::{BOT_RATE_HZ, BotProcess, Program, SLEEPING_COMMAND, SLOW_EXIT_COMMAND, wait_for_end};
-use crate::support::provider::{Caller, FROM, Provider, TO, assert_echo_of_each_provider, each_at_once};
+use crate::support::provider::{Caller, FROM, Provider, TO, assert_echo_of_each_provider, digits, each_at_once};
 use crate::support::rest::{Rest, SILENCE};
 use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::socket::{ConnectOptions, Socket, SocketEvent};
@@ -54,14 +54,13 @@ fn a_program_finds_the_call_in_its_arguments() {
         let body = match provider {
             Provider::Twilio => json!({"from_number": FROM, "to_number": TO}),
             Provider::Telnyx => json!({"customer": "42"}),
-            Provider::Plivo => json!({"from": FROM}),
+            Provider::Plivo => json!({"from": digits(FROM), "to": digits(TO)}),
             Provider::Exotel => json!({"k": "v"}),
         };
         let mut call_data = json!({"stream_id": stream_id, "call_id": call_id, "from": FROM, "to": TO, "body": body});
         match provider {
-            Provider::Twilio => {}
+            Provider::Twilio | Provider::Plivo => {}
             Provider::Telnyx => call_data["outbound_encoding"] = json!("PCMU"),
-            Provider::Plivo => (call_data["from"], call_data["to"]) = (Value::Null, Value::Null),
             Provider::Exotel => {
                 call_data["account_sid"] = json!("acct1");
                 call_data["custom_parameters"] = body.clone();

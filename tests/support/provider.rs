@@ -216,6 +216,11 @@ pub struct Caller {
     waiting: VecDeque<(Instant, String)>,
 }
 
+/// A number as the markup of Plivo passes it on.
+pub fn digits(number: &str) -> &str {
+    number.trim_start_matches('+')
+}
+
 impl Caller {
     /// Connects, and sends nothing yet.
     pub fn connect(addr: SocketAddr, target: &str, provider: Provider, line: Line) -> Self {
@@ -333,7 +338,7 @@ impl Caller {
             Provider::Plivo => json!({"event": "start", "sequenceNumber": count,
                 "start": {"callId": call_id, "streamId": stream_id, "accountId": "MAXXXXXXXXXXXXXXXXXX", "tracks": ["inbound"],
                     "mediaFormat": {"encoding": encoding, "sampleRate": rate_hz}},
-                "extra_headers": format!("from={FROM}")}),
+                "extra_headers": format!("from={};to={}", digits(FROM), digits(self.to))}),
             Provider::Exotel => json!({"event": "start", "sequence_number": count, "stream_sid": stream_id,
                 "start": {"stream_sid": stream_id, "call_sid": call_id, "account_sid": "acct1", "from": FROM, "to": self.to,
                     "custom_parameters": {"k": "v"},

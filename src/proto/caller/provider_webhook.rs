@@ -42,7 +42,12 @@ pub fn read(answer: &[u8]) -> Result<MarkupStream, String> {
         let value = attribute(tag, "value")?;
         Some((attribute(tag, "name")?, Value::from(value)))
     });
-    let parameters = Value::Object(parameters.collect());
+    let headers = attribute(tag, "extraHeaders").unwrap_or_default();
+    let headers = headers.split(',').take(PARAMETERS_MAX).filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        Some((name.to_owned(), Value::from(value)))
+    });
+    let parameters = Value::Object(parameters.chain(headers).collect());
     match is_socket(&url) {
         true => Ok(MarkupStream { url, parameters }),
         false => Err(missing.to_owned()),

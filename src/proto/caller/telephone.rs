@@ -84,9 +84,22 @@ impl TelephoneStream {
             let message = message.replace("{call}", &self.call_id);
             let message = message.replace("{from}", &self.numbers[0]);
             let message = message.replace("{to}", &self.numbers[1]);
+            let message = message.replace("{pairs}", &self.pairs());
             message.replace("{parameters}", &self.parameters.to_string())
         });
         filled.collect()
+    }
+
+    /// Returns the parameters of the markup as one text, which is JSON.
+    fn pairs(&self) -> String {
+        let parameters = self.parameters.as_object().into_iter().flatten();
+        let pairs = parameters.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()));
+        let pairs: Vec<String> = pairs.collect();
+        let text = match pairs.is_empty() {
+            true => "{}".to_owned(),
+            false => pairs.join(";"),
+        };
+        Value::from(text).to_string()
     }
 
     /// Returns the messages for an output.

@@ -1,15 +1,17 @@
 //! Plivo: camelCase members, ids that end in `Id`, numbers as numbers, `start` as the first
 //! message.
 //! In: the provider's `start`, whose format the markup selected, with the call's parameters as one
-//! text. Out: the text of `playAudio`, `checkpoint` and `clearAudio`; audio is mu-law at 8000 Hz,
-//! as the runner's markup requests. A checkpoint is answered by `playedStream`, or `played`.
-//! Webhooks are signed with HMAC-SHA256 over URL, form and a nonce. Formats that the markup cannot
-//! select are rejected. Source: `docs/spec/telephony.md` 5, 7, 8 and 9.
+//! text, among them the numbers that the markup passes on. Out: the text of `playAudio`,
+//! `checkpoint` and `clearAudio`; audio is mu-law at 8000 Hz, as the runner's markup requests. A
+//! checkpoint is answered by `playedStream`, or `played`. Webhooks are signed with HMAC-SHA256 over
+//! URL, form and a nonce. Formats that the markup cannot select are rejected. Source:
+//! `docs/spec/telephony.md` 5, 7, 8 and 9.
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
+use super::dial::is_number;
 use super::message;
 use super::number_webhook::{self, NumberWebhook, SetUpStep};
 use super::outgoing::OutgoingCall;
@@ -35,6 +37,11 @@ const ACCOUNT: &str = "TELCO_C_AUTH_ID";
 const TOKEN: &str = "TELCO_C_AUTH_TOKEN";
 const API: Setting = Setting::base("TELCO_C_API_URL", "https://api.plivo.com");
 
+/// The parameters of the stream with the numbers of the caller and of the called.
+const NUMBERS: [&str; 2] = ["from", "to"];
+/// Characters of a number in the markup; all parameters of a stream have at most 512 bytes.
+const NUMBER_CHARS_MAX: usize = 64;
+
 pub(super) const SIGNATURE: &str = "x-plivo-signature-v3";
 pub(super) const MAIN_SIGNATURE: &str = "x-plivo-signature-ma-v3";
 pub(super) const NONCE: &str = "x-plivo-signature-v3-nonce";
@@ -53,7 +60,7 @@ pub static PLIVO: Provider = Provider {
     call_over_codes: &[],
     dialect: StreamDialect {
         opening: &[
-            r#"{"event":"start","sequenceNumber":1,"start":{"callId":"{call}","streamId":"{stream}","accountId":"MA000000000000000000","tracks":["inbound"],"mediaFormat":{"encoding":"audio/x-mulaw","sampleRate":8000}},"extra_headers":"{}"}"#,
+            r#"{"event":"start","sequenceNumber":1,"start":{"callId":"{call}","streamId":"{stream}","accountId":"MA000000000000000000","tracks":["inbound"],"mediaFormat":{"encoding":"audio/x-mulaw","sampleRate":8000}},"extra_headers":{pairs}}"#,
         ],
         stream_prefix: "s-",
         call_prefix: "c-",
@@ -77,6 +84,8 @@ impl Protocol for Plivo {
         let (Some(stream_id), Some(call_id)) = (message::id(start, "streamId"), message::id(start, "callId")) else {
             return Ok(None);
         };
+        let body = opening.get("extra_headers").map(parameters).unwrap_or_default();
+        let number = |key| message::text(&body, key).map(international);
         Ok(Some(TelephonyCall::new(
             &PLIVO,
             StreamStart {
@@ -85,9 +94,9 @@ impl Protocol for Plivo {
                 data: json!({
                     "stream_id": stream_id,
                     "call_id": call_id,
-                    "from": null,
-                    "to": null,
-                    "body": opening.get("extra_headers").map(parameters).unwrap_or_default(),
+                    "from": number(NUMBERS[0]),
+                    "to": number(NUMBERS[1]),
+                    "body": body,
                 }),
                 media_head: media_head(&message::quoted(&stream_id)),
                 in_order: true,
@@ -282,11 +291,11 @@ impl Protocol for Plivo {
         })
     }
 
-    fn reply(&self, socket_url: &str, _body: &[u8]) -> WebhookReply {
-        let url = escaped(socket_url);
+    fn reply(&self, socket_url: &str, body: &[u8]) -> WebhookReply {
+        let (url, numbers) = (escaped(socket_url), numbers(body));
         markup(&format!(
             "  <Stream bidirectional=\"true\" keepCallAlive=\"true\" \
-             contentType=\"audio/x-mulaw;rate=8000\">{url}</Stream>\n"
+             contentType=\"audio/x-mulaw;rate=8000\"{numbers}>{url}</Stream>\n"
         ))
     }
 }
@@ -320,6 +329,36 @@ fn parameters(extra_headers: &Value) -> Object {
         .filter_map(|pair| pair.split_once('='))
         .map(|(key, value)| (key.trim().to_string(), Value::from(value.trim())))
         .collect()
+}
+
+/// Returns the attribute that passes caller and callee to the stream, where `start` repeats it;
+/// empty if the form lacks them. The provider accepts letters and digits alone in a value, so a
+/// number has no `+` there, and an address is omitted.
+fn numbers(body: &[u8]) -> String {
+    let pairs = PLIVO
+        .numbers(body)
+        .into_iter()
+        .zip(NUMBERS)
+        .filter_map(|(number, name)| {
+            let number = number?;
+            let value = number.strip_prefix('+').unwrap_or(&number);
+            let is_plain = (1..=NUMBER_CHARS_MAX).contains(&value.len());
+            (is_plain && value.bytes().all(|byte| byte.is_ascii_alphanumeric())).then(|| format!("{name}={value}"))
+        });
+    let pairs: Vec<String> = pairs.collect();
+    match pairs.is_empty() {
+        true => String::new(),
+        false => format!(" extraHeaders=\"{}\"", pairs.join(",")),
+    }
+}
+
+/// Returns a number with its `+`, and any other text unchanged.
+fn international(text: String) -> String {
+    let number = format!("+{text}");
+    match is_number(&number) {
+        true => number,
+        false => text,
+    }
 }
 
 /// Returns the start of a message with audio. The id is JSON already.

@@ -40,8 +40,8 @@ pub struct Provider {
     pub signs_upgrades: bool,
     /// Whether its webhook is answered with markup, which contains the runner's public host.
     pub takes_markup: bool,
-    /// Whether the URL in the markup keeps its query, and has to name the bot: only the webhook
-    /// knows the numbers of a call.
+    /// Whether the URL in the markup keeps its query, and has to name the bot: the stream has the
+    /// number that was dialled only as far as the markup can pass it on.
     pub url_names_bot: bool,
     /// The field of a webhook's form with the id of the call.
     pub call_field: &'static str,
@@ -62,7 +62,8 @@ pub struct Provider {
 /// The messages of a provider itself, as far as they differ from those of the others.
 pub struct StreamDialect {
     /// The messages that open a stream, with `{stream}` and `{call}` in place of the ids, `{from}`
-    /// and `{to}` of the numbers, and `{parameters}` of the object with those of the markup.
+    /// and `{to}` of the numbers, and `{parameters}` of the object with those of the markup, or
+    /// `{pairs}` of the text with them.
     pub opening: &'static [&'static str],
     /// What the ids of a stream and of a call begin with.
     pub stream_prefix: &'static str,

@@ -304,6 +304,29 @@ fn parses_all_forms_of_plivo_parameters() {
     }
 }
 
+/// The numbers of a call of Plivo are those that the markup passed on: digits, which lack a `+`.
+#[test]
+fn the_numbers_of_a_plivo_call_are_parameters_of_its_stream() {
+    for (given, from, to) in [
+        (
+            "from=15550001111;to=15550002222",
+            json!("+15550001111"),
+            json!("+15550002222"),
+        ),
+        ("from=anonymous,to=4312", json!("anonymous"), json!("4312")),
+        (
+            r#"{"from":"+15550001111","to":15550002222}"#,
+            json!("+15550001111"),
+            json!("+15550002222"),
+        ),
+        ("campaign=spring", json!(null), json!(null)),
+    ] {
+        let start = json!({"event": "start", "start": {"streamId": "s", "callId": "c"}, "extra_headers": given});
+        let data = call(&start.to_string()).data;
+        assert_eq!((&data["from"], &data["to"]), (&from, &to), "{given}");
+    }
+}
+
 /// A call's debug form omits the phone numbers.
 #[test]
 fn the_debug_form_of_a_call_omits_numbers() {

@@ -14,8 +14,11 @@ fn the_answers_of_the_runner_are_read() {
         let reply = provider.protocol.reply(&url, form);
         let stream = read(reply.body.as_bytes()).expect("a stream");
         assert_eq!(stream.url, url, "{provider:?}");
-        let numbers = json!({"from_number": "+15550001111", "to_number": "client:a&b"});
-        let expected = if provider.name == "twilio" { numbers } else { json!({}) };
+        let expected = match provider.name {
+            "twilio" => json!({"from_number": "+15550001111", "to_number": "client:a&b"}),
+            "plivo" => json!({"from": "15550001111"}),
+            _ => json!({}),
+        };
         assert_eq!(stream.parameters, expected, "{provider:?}");
     }
 }
