@@ -54,13 +54,11 @@ export function startOptions() {
 	function bot() {
 		const asked = read().request?.bot;
 		if (bots.includes(asked)) return asked;
-		return bots.length > 1 && hasNumbers() ? '' : bots[0];
+		return bots.length > 1 && PROVIDERS[chosen] ? '' : bots[0];
 	}
 
-	const hasNumbers = () => PROVIDERS[chosen] && !PROVIDERS[chosen].hidesNumbers;
-
 	function showBots() {
-		const names = hasNumbers() ? ['', ...bots] : bots;
+		const names = PROVIDERS[chosen] ? ['', ...bots] : bots;
 		if (names.join() !== listed) picker.replaceChildren(...names.map((name) => new Option(name || 'By the number', name)));
 		listed = names.join();
 		picker.value = bot() ?? '';
@@ -78,13 +76,11 @@ export function startOptions() {
 		if (!provider || $('line-codec').name === chosen) return;
 		$('line-codec').name = chosen;
 		$('line-codec').replaceChildren(...provider.codecs.map(([label], index) => new Option(label, index)));
-		$('line-from').disabled = $('line-to').disabled = Boolean(provider.hidesNumbers);
-		$('line-note').textContent = provider.hidesNumbers ? 'The stream of this provider does not tell the numbers.' : '';
 	}
 
 	const line = () => PROVIDERS[chosen] && {
-		from: PROVIDERS[chosen].hidesNumbers ? '' : $('line-from').value.trim(),
-		to: PROVIDERS[chosen].hidesNumbers ? '' : $('line-to').value.trim(),
+		from: $('line-from').value.trim(),
+		to: $('line-to').value.trim(),
 		format: PROVIDERS[chosen].codecs[$('line-codec').value][1],
 	};
 

@@ -59,9 +59,8 @@ const plivo = {
 		['L16, 8 kHz', { codec: 'pcm', rate: 8000, name: 'audio/x-l16' }],
 		['L16, 16 kHz', { codec: 'pcm', rate: 16000, name: 'audio/x-l16' }],
 	],
-	// The stream of this provider does not name the numbers.
-	opening: ({ stream, call, parameters, format }) => [{
-		event: 'start', sequenceNumber: 1, extra_headers: JSON.stringify(parameters),
+	opening: ({ stream, call, from, to, parameters, format }) => [{
+		event: 'start', sequenceNumber: 1, extra_headers: JSON.stringify({ from, to, ...parameters }),
 		start: { callId: call, streamId: stream, accountId: 'simulated', tracks: ['inbound'], mediaFormat: { encoding: format.name, sampleRate: format.rate } },
 	}],
 	media: ({ stream, sequence, chunk, payload }) => ({
@@ -70,7 +69,6 @@ const plivo = {
 	key: ({ stream, sequence, digit }) => ({ event: 'dtmf', sequenceNumber: sequence, streamId: stream, dtmf: { track: 'inbound', digit, timestamp: String(Date.now()) } }),
 	mark: ({ stream, sequence, name }) => ({ event: 'playedStream', sequenceNumber: sequence, streamId: stream, name }),
 	stop: ({ stream, sequence }) => ({ event: 'stop', sequenceNumber: sequence, streamId: stream }),
-	hidesNumbers: true,
 };
 
 const exotel = {

@@ -149,7 +149,7 @@ test('a simulated call has numbers and the encodings of its provider', () => {
 	byId('line-from').value = ' +1555 ';
 	byId('line-to').value = '+1666';
 	assert.deepEqual(own.line(), { from: '+1555', to: '+1666', format: { codec: 'mulaw', rate: 8000, name: 'PCMU' } });
-	assert.deepEqual([byId('line').hidden, byId('line-from').disabled, byId('line-note').textContent], [false, false, '']);
+	assert.equal(byId('line').hidden, false);
 	byId('line-codec').value = '2';
 	assert.deepEqual(own.line().format, { codec: 'pcm', rate: 16000, name: 'L16' });
 	own.setStatus(status(ALL));
@@ -157,15 +157,6 @@ test('a simulated call has numbers and the encodings of its provider', () => {
 	choose('telephony_a');
 	assert.equal(own.line().format.codec, 'mulaw');
 	assert.equal(byId('line-codec').children.length, 1);
-});
-
-test('a provider that tells no numbers takes none', () => {
-	const { choose, byId } = open();
-	choose('telephony_c');
-	assert.deepEqual([byId('line-from').disabled, byId('line-to').disabled], [true, true]);
-	assert.match(byId('line-note').textContent, /does not tell the numbers/);
-	choose('telephony_d');
-	assert.deepEqual([byId('line-from').disabled, byId('line-note').textContent], [false, '']);
 });
 
 test('one of several bots is chosen, by its name or by the number', () => {
@@ -192,8 +183,8 @@ test('one of several bots is chosen, by its name or by the number', () => {
 	byId('bot-pick').value = '';
 	byId('bot-pick').fire('change');
 	assert.deepEqual([text().bot, own.bot()], [undefined, '']);
-	type('{"transport": "telephony_c"}');
-	assert.deepEqual([names(), own.bot()], [['sales', 'home'], 'sales'], 'it tells no numbers');
+	type('{"transport": "websocket"}');
+	assert.deepEqual([names(), own.bot()], [['sales', 'home'], 'sales'], 'it has no numbers');
 	own.lock(true);
 	assert.equal(byId('bot-pick').disabled, true);
 	own.lock(false);

@@ -53,6 +53,7 @@ test('a call begins with its provider’s messages, under ids that tell that it 
 		const format = PROVIDERS[transport].codecs[0][1];
 		const opening = PROVIDERS[transport].opening({ stream, call: id, from: '+15550001111', to: '+15550002222', parameters: { language: 'en' }, format });
 		assert.deepEqual(sent(), JSON.parse(JSON.stringify(opening)));
+		assert.ok(['+15550001111', '+15550002222'].every((number) => JSON.stringify(sent()).includes(number)), 'the runner gets the numbers');
 		assert.deepEqual([of('open'), of('audio')], [[[true]], [['what is played']]]);
 	}
 });
