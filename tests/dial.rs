@@ -2,6 +2,8 @@
 //! signed as the providers sign them.
 
 use std::net::Ipv4Addr;
+use std::sync::{Mutex, mpsc};
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -10,7 +12,7 @@ use crate::support::http::{self, KeepAlive, Reply};
 use crate::support::program::{BotProcess, SLEEPING_COMMAND, wait_until};
 use crate::support::provider::{Caller, Provider};
 use crate::support::rest::{Rest, SILENCE, ScriptedAnswer};
-use crate::support::runner::TestRunner;
+use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::signed::{self, API_KEY, HOST, TOKEN};
 use crate::support::socket::Socket;
 
@@ -391,6 +393,122 @@ fn a_call_that_rings_ends_with_the_runner() {
         200
     );
     assert_eq!(record(&runner, &id).json(), call);
+}
+
+/// The method and the path with which a provider ends a call that rings.
+fn cancel_of(provider: Provider, call_id: &str) -> (String, String) {
+    let (method, path) = match provider {
+        Provider::Twilio => ("POST", format!("/2010-04-01/Accounts/{ACCOUNT}/Calls/{call_id}.json")),
+        Provider::Telnyx => ("POST", format!("/v2/calls/{call_id}/actions/hangup")),
+        _ => ("DELETE", format!("/v1/Account/MAFEFEFEFEFEFEFEFEFE/Request/{call_id}/")),
+    };
+    (method.to_owned(), path)
+}
+
+/// The last request to the provider.
+fn last_asked(api: &Rest) -> (String, String) {
+    let asked = api.asked();
+    let last = asked.last().expect("a request");
+    (last.method.clone(), last.target.clone())
+}
+
+/// Calls that ring are hung up at their provider when the runner stops, which waits for that.
+#[test]
+fn calls_that_ring_are_hung_up_by_a_runner_that_stops() {
+    for provider in DIALS {
+        let answers = [answers(provider, "CAdialled"), vec![(200, "{}".to_owned())]].concat();
+        let api = api(&answers);
+        let mut runner = runner_with(provider, &api, true);
+        assert_eq!(dial(&runner, &[], &json!({"to": TO})).status, 201);
+        runner.signal("TERM");
+        assert_eq!(runner.wait().code(), Some(0));
+        assert_eq!(api.asked().len(), answers.len(), "{provider:?}");
+        assert_eq!(last_asked(&api), cancel_of(provider, "CAdialled"));
+        runner.wait_for_log(": the call was hung up");
+        let log = runner.log();
+        assert!(!log.contains("not hung up") && !log.contains("did not end"), "{log}");
+    }
+}
+
+/// A provider that does not answer delays the stop, but only for a while, which the log names.
+#[test]
+fn a_stop_waits_for_hang_ups_in_vain_for_a_while() {
+    let api = Rest::start(&[(201, r#"{"sid":"CA01"}"#), SILENCE]);
+    let mut runner = runner_with(Provider::Twilio, &api, true);
+    assert_eq!(dial(&runner, &[], &json!({"to": TO})).status, 201);
+    runner.signal("TERM");
+    assert_eq!(runner.wait().code(), Some(0));
+    runner.wait_for_log("a dialled call was perhaps not hung up");
+}
+
+/// The operator ends a call that rings: its provider hangs up, and the telephone that is picked up
+/// at this moment gets no bot.
+#[test]
+fn the_operator_ends_a_call_that_rings() {
+    for provider in DIALS {
+        let answers = [answers(provider, "CAdialled"), vec![(200, "{}".to_owned())]].concat();
+        let api = api(&answers);
+        let runner = runner_with(provider, &api, true);
+        let id = dial(&runner, &[], &json!({"to": TO, "machine_detection": true})).json()["id"].clone();
+        let [answer, _, end] = urls(provider, &api.asked()[answers.len() - 2].body);
+        let authorization = format!("Authorization: Bearer {API_KEY}");
+        let path = format!("/calls/{}", id.as_str().expect("an id"));
+        let delete = |headers: &[&str]| http::request(runner.addr, "DELETE", &path, headers, b"").expect("an answer");
+        assert_eq!(delete(&[]).status, 401);
+        assert_eq!(api.asked().len(), answers.len() - 1);
+        let ended = delete(&[&authorization]);
+        assert_eq!((ended.status, ended.json()), (202, json!({"ended": id})));
+        runner.wait_for_log(": the call was hung up");
+        assert_eq!(last_asked(&api), cancel_of(provider, "CAdialled"));
+        let call = record(&runner, &id).json();
+        assert_eq!(
+            (&call["outcome"], &call["endedBy"], &call["state"]),
+            (&json!("canceled"), &json!("operator"), &json!("ended"))
+        );
+        assert_eq!(delete(&[&authorization]).status, 404, "once");
+        let form = signed::form(provider, "CAdialled");
+        let markup = signed::webhook_at(&answer, provider, &form, "1").send(&runner);
+        assert_eq!(markup.status, 200);
+        assert!(markup.text().contains("<Hangup/>"), "{}", markup.text());
+        let form = end_form(provider, "CAdialled", "canceled");
+        assert_eq!(signed::webhook_at(&end, provider, &form, "2").send(&runner).status, 200);
+        assert_eq!(record(&runner, &id).json(), call);
+        assert_eq!(api.asked().len(), answers.len());
+    }
+}
+
+/// A provider that is still asked to dial when the runner stops has to end the call as soon as it
+/// names it.
+#[test]
+fn a_call_that_is_being_dialled_is_hung_up_by_a_runner_that_stops() {
+    let (asked, is_asked) = mpsc::channel();
+    let (release, is_released) = mpsc::channel();
+    let is_released = Mutex::new(is_released);
+    let api = Rest::playing(move |nth, _| {
+        if nth == 0 {
+            asked.send(()).expect("the test waits");
+            let released = is_released.lock().expect("no panic").recv_timeout(PATIENCE);
+            released.expect("the test goes on");
+        }
+        ScriptedAnswer::Json(201, r#"{"sid":"CA01"}"#.to_owned())
+    });
+    let mut runner = runner_by(Provider::Twilio, &api.url(), true, &["--drain", "60"]);
+    thread::scope(|scope| {
+        let runner = &runner;
+        let dialling = scope.spawn(move || dial(runner, &[], &json!({"to": TO})).status);
+        is_asked.recv_timeout(PATIENCE).expect("the provider is asked");
+        runner.signal("TERM");
+        let authorization = format!("Authorization: Bearer {API_KEY}");
+        let list = || http::request(runner.addr, "GET", "/calls", &[&authorization], b"").expect("an answer");
+        wait_until(
+            || list().json()["calls"][0]["outcome"] == "shutdown",
+            || format!("no record: {}", runner.log()),
+        );
+        release.send(()).expect("the provider waits");
+        assert_eq!(dialling.join().expect("no panic"), 201);
+    });
+    assert_eq!(runner.wait().code(), Some(0));
+    assert_eq!(last_asked(&api), cancel_of(Provider::Twilio, "CA01"));
 }
 
 /// A media socket that ends before its call began leaves a record of the call.

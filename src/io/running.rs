@@ -68,6 +68,11 @@ pub trait RunningModule: Any + Send + Sync {
         Err(stream)
     }
 
+    /// Ends a call that is no session yet; returns whether there is one with this id.
+    fn end_call(&self, _: &str) -> bool {
+        false
+    }
+
     /// Takes no further work. Live sessions go on.
     fn drain(&self) -> ModuleFuture<'_, ()> {
         Box::pin(ready(()))

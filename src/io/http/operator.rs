@@ -42,16 +42,17 @@ pub(super) fn list(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Resu
     Ok(unstored(StatusCode::OK, app.sessions.describe()))
 }
 
-/// Ends a session.
+/// Ends a session, or a call that is to become one.
 pub(super) fn end(app: &RunnerApp, id: &str, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, HttpError> {
     check_sessions_access(app, headers, peer)?;
-    match app.sessions.end(id) {
-        true => {
-            log::info!("the operator ends session {id}");
-            Ok(unstored(StatusCode::ACCEPTED, json!({"ended": id}).to_string()))
-        }
-        false => Err(HttpError::Unknown(registry::UnknownSession)),
+    if app.sessions.end(id) {
+        log::info!("the operator ends session {id}");
+    } else if app.modules.iter().any(|module| module.end_call(id)) {
+        log::info!("the operator ends the call {id} before it is answered");
+    } else {
+        return Err(HttpError::Unknown(registry::UnknownSession));
     }
+    Ok(unstored(StatusCode::ACCEPTED, json!({"ended": id}).to_string()))
 }
 
 fn unstored(status: StatusCode, body: String) -> Reply {

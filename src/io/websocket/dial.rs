@@ -31,7 +31,7 @@ use crate::proto::http::access::KeyError;
 use crate::proto::metrics::text::MetricsText;
 use crate::proto::refusal::SessionRefusal;
 use crate::proto::telephony::Provider;
-use crate::proto::telephony::dial::ledger::{DialAdmission, DialLedger, DialRefusal, DialReply};
+use crate::proto::telephony::dial::ledger::{DialAdmission, DialLedger, DialRefusal, DialReply, DialledWebhook};
 use crate::proto::telephony::dial::{self, DialOutcome, Dialling, OutboundRequest, metrics};
 use crate::proto::telephony::proof::CallKey;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
@@ -59,6 +59,13 @@ impl RunningModule for DialOut {
         self.calls.note_unanswered(unanswered);
         Box::pin(ready(()))
     }
+
+    fn end_call(&self, id: &str) -> bool {
+        let unanswered = lock(&self.calls.ledger).handle_operator_end(id, tasks::now());
+        let is_known = unanswered.is_some();
+        self.calls.note_unanswered(unanswered);
+        is_known
+    }
 }
 
 /// Starts to dial, if that is wanted.
@@ -72,7 +79,7 @@ pub fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>
         ledger: Mutex::new(DialLedger::new(provider.name)),
         reported: Notify::new(),
         sessions: startup.app.sessions.clone(),
-        transport: Transport::Telephony(provider),
+        provider,
     };
     Ok(Some(Arc::new(DialOut {
         calls: Arc::new(calls),
@@ -105,7 +112,12 @@ pub async fn answer(app: &RunnerApp, head: &Parts, peer: PeerInfo, body: Incomin
     let key = head.headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes);
     let id = new_session_id();
     let (now, asked) = (tasks::now(), request.clone());
-    let admitted = lock(&dial_out.calls.ledger).admit(key, &json, asked, id.clone(), now);
+    let admitted = {
+        let mut ledger = lock(&dial_out.calls.ledger);
+        // A stop takes the same lock once new calls are refused, so it finds what is admitted here.
+        app.check_open()?;
+        ledger.admit(key, &json, asked, id.clone(), now)
+    };
     if let DialAdmission::Repeated(reply) = admitted.map_err(refused)? {
         let mut reply = respond(&reply);
         reply.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
@@ -113,7 +125,10 @@ pub async fn answer(app: &RunnerApp, head: &Parts, peer: PeerInfo, body: Incomin
     }
     let (calls, config) = (dial_out.calls.clone(), app.config.clone());
     let (provider, host) = (dial_out.provider, dial_out.host.clone());
+    // A stop waits for the answer, since the call is then to be ended.
+    let slot = app.sessions.hang_ups().try_acquire();
     let placing = tokio::spawn(async move {
+        let _slot = slot;
         let outcome = place(provider, &config, &request, &host, &id).await;
         if !matches!(outcome, DialOutcome::Refused(_)) {
             tokio::spawn(calls.clone().wait_for_answer());
@@ -175,12 +190,19 @@ fn was_not_sent(error: &RestError) -> bool {
 }
 
 fn finish(calls: &DialledCalls, provider: &Provider, id: &SessionId, outcome: &DialOutcome) -> DialReply {
-    let (reply, refused) = lock(&calls.ledger).finish(id, outcome, tasks::now());
+    let (reply, refused, ended) = {
+        let mut ledger = lock(&calls.ledger);
+        let (reply, refused) = ledger.finish(id, outcome, tasks::now());
+        (reply, refused, ledger.ended_early(id))
+    };
     match &reply.warning {
         Some(why) => log::warn!("POST /calls: {why}"),
         None => log::info!("{} dials; the call will be session {id}", provider.name),
     }
     calls.note_unanswered(refused);
+    if let Some(ongoing) = ended {
+        calls.hang_up(&ongoing);
+    }
     reply
 }
 
@@ -208,10 +230,10 @@ fn refused(refusal: DialRefusal) -> HttpError {
     rejected.into()
 }
 
-/// Notes that a dialled call was answered. Returns whether the query of its webhook names one.
-pub fn handle_webhook(app: &RunnerApp, query: &str, call: CallKey) -> bool {
+/// Notes that a dialled call was answered, if the query of its webhook names one.
+pub fn handle_webhook(app: &RunnerApp, query: &str, call: (CallKey, &str)) -> DialledWebhook {
     let (Some(dial_out), Some(id)) = (app.modules.get::<DialOut>(), value(query, dial::DIALLED)) else {
-        return false;
+        return DialledWebhook::Unknown;
     };
     lock(&dial_out.calls.ledger).handle_webhook(&id, call, request_time().now)
 }

@@ -2,9 +2,10 @@
 //!
 //! In: the provider's call of a socket. Out: the session that `POST /calls` named, the data of the
 //! call for its bot, and who answered, once that is reported. A call that becomes no session is
-//! reported to the observer of sessions.
+//! reported to the observer of sessions, and ended at its provider if it goes on there.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use edge_runner_http::common::lock;
 use serde_json::{Map, Value};
@@ -14,10 +15,11 @@ use crate::bot::SessionId;
 use crate::config::Transport;
 use crate::io::observer::MissedCall;
 use crate::io::sessions::Sessions;
-use crate::io::tasks;
+use crate::io::{rest, tasks};
 use crate::proto::answered_by::AnsweredBy;
 use crate::proto::bots::{BotChoice, UnknownBot};
-use crate::proto::telephony::dial::ledger::{ANSWERED_WITHIN, DialLedger, UnansweredCall};
+use crate::proto::telephony::dial::ledger::{ANSWERED_WITHIN, DialLedger, OngoingCall, UnansweredCall};
+use crate::proto::telephony::{Provider, hangup};
 
 /// The dialled calls of a runner.
 pub struct DialledCalls {
@@ -25,8 +27,12 @@ pub struct DialledCalls {
     /// Signals a report.
     pub reported: Notify,
     pub sessions: Sessions,
-    pub transport: Transport,
+    pub provider: &'static Provider,
 }
+
+/// Time that the hang-ups of calls that ring have while the runner stops: several connections with
+/// TLS at once on a slow board, within [`SHUTDOWN_GRACE`](crate::limits::SHUTDOWN_GRACE).
+const HANG_UP_AT_SHUTDOWN: Duration = Duration::from_secs(2);
 
 impl DialledCalls {
     /// Reports calls that became no session.
@@ -39,7 +45,11 @@ impl DialledCalls {
                 outcome,
                 provider_error,
                 after,
+                ongoing,
             } = unanswered;
+            if let Some(ongoing) = ongoing {
+                self.hang_up(&ongoing);
+            }
             log::info!("the dialled call {id} became no session: {outcome}");
             let bots = self.sessions.bots();
             let bot = bots.choose(BotChoice::named(bot.as_deref()));
@@ -48,7 +58,7 @@ impl DialledCalls {
             call.complete(&mut call_data);
             self.sessions.note_missed(MissedCall {
                 id,
-                transport: Some(self.transport),
+                transport: Some(Transport::Telephony(self.provider)),
                 bot: bot.row().name().cloned(),
                 call_data: &call_data,
                 source: None,
@@ -58,6 +68,36 @@ impl DialledCalls {
                 lasted: after,
             });
         }
+    }
+
+    /// Ends a call at its provider. A runner that stops waits for it, but only for a while.
+    pub fn hang_up(&self, ongoing: &OngoingCall) {
+        let provider = self.provider;
+        let end = match ongoing.is_answered {
+            true => hangup::request,
+            false => hangup::cancel,
+        };
+        let Some(request) = end(provider, &ongoing.call_id, &self.sessions.config().telephony.settings) else {
+            log::warn!(
+                "{}: a dialled call was not hung up: its id makes no path",
+                provider.name
+            );
+            return;
+        };
+        let slot = self.sessions.hang_ups().try_acquire();
+        let mut stopping = self.sessions.shutdown().clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = rest::hang_up(provider, request) => {}
+                () = async {
+                    stopping.wait().await;
+                    tokio::time::sleep(HANG_UP_AT_SHUTDOWN).await;
+                } => log::warn!(
+                    "a dialled call was perhaps not hung up: the runner stops, and its provider has not answered"
+                ),
+            }
+            drop(slot);
+        });
     }
 
     /// Waits until a call that was just dialled is reported or not at all.
@@ -127,8 +167,6 @@ impl Drop for DialledSession {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
 
     use super::*;
@@ -165,7 +203,7 @@ mod tests {
             ledger: Mutex::new(DialLedger::new("twilio")),
             reported: Notify::new(),
             sessions,
-            transport: Transport::Telephony(PROVIDERS[0]),
+            provider: PROVIDERS[0],
         });
         let json = br#"{"to": "+15550001111"}"#;
         let request = OutboundRequest::parse(json, "+15550002222").expect("a request");

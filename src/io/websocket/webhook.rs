@@ -20,6 +20,7 @@ use crate::io::websocket::dial;
 use crate::proto::bots::BotChoice;
 use crate::proto::http::token::SocketKind;
 use crate::proto::http::{registry, route};
+use crate::proto::telephony::dial::ledger::DialledWebhook;
 use crate::proto::telephony::proof::{self, CallKey};
 use crate::proto::telephony::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use crate::proto::telephony::verify;
@@ -84,11 +85,17 @@ pub async fn webhook(
     if dial::handle_report(app, query, &body) || dial::handle_end(app, query, &body) {
         return Ok(Reply::default());
     }
+    let call_id = provider.call_id(&body);
+    let call = CallKey::of(provider, &call_id);
     // The end of a call is reported to the URL of its answer, unless another one is set.
     if webhook::reports_end(&body) {
         return Ok(Reply::default());
     }
-    let call = CallKey::of(provider, &provider.call_id(&body));
+    let dialled = dial::handle_webhook(app, query, (call, call_id.as_str()));
+    if dialled == DialledWebhook::Ended {
+        return Ok(respond(webhook::markup("  <Hangup/>\n")));
+    }
+    let is_dialled = dialled == DialledWebhook::Answered;
     let numbers = provider.numbers(&body);
     requested.set(CallFacts {
         // What its provider asks for twice is one call.
@@ -99,7 +106,6 @@ pub async fn webhook(
     });
     // A provider can redirect a call that is rejected here; at the WebSocket it would only hang up.
     app.check_open()?;
-    let is_dialled = dial::handle_webhook(app, query, call);
     let mint = |fingerprint| lock(&app.tokens).mint_for_call(call, fingerprint, request_time());
     let bot = match provider.url_names_bot {
         // `POST /calls` named it, and the ledger of dialled calls has the name.
@@ -117,12 +123,15 @@ pub async fn webhook(
     };
     let name = bot.as_ref().and_then(|bot| bot.row().name());
     let url = webhook::socket_url(host, token.as_deref(), name.map(|name| &**name));
-    let webhook::WebhookReply { content_type, body } = provider.protocol.reply(&url, &body);
+    Ok(respond(provider.protocol.reply(&url, &body)))
+}
+
+fn respond(webhook::WebhookReply { content_type, body }: webhook::WebhookReply) -> Reply {
     let mut reply = Reply::new(whole(body));
     reply
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    Ok(reply)
+    reply
 }
 
 /// Returns the bot of the number that was dialled, if the telephone may call it.

@@ -1,4 +1,5 @@
-//! Hangs up a call at its provider when the session ends before the caller hangs up.
+//! Hangs up a call at its provider when the session ends before the caller hangs up, or when a call
+//! that was dialled is ended while it rings.
 //!
 //! In: the call id from the handshake, and the credentials. Out: the request that ends the call,
 //! and the meaning of its response. Any peer can open a media socket and claim a call id, so an id
@@ -18,8 +19,17 @@ use crate::server::rest::{RestRequest, encode_path_segment, redact_reason};
 /// Returns the request that ends a call; `None` if the provider has no such API, or a credential or
 /// a valid id is missing.
 pub fn request(provider: &Provider, call_id: &str, settings: &Settings) -> Option<RestRequest> {
-    let call = segment_of(call_id).filter(|_| call_id.len() <= HANG_UP_ID_BYTES_MAX)?;
-    provider.protocol.hang_up(&call, settings)
+    provider.protocol.hang_up(&call_segment(call_id)?, settings)
+}
+
+/// Returns the request that ends a call that was dialled and still rings; `None` as for
+/// [`request`].
+pub fn cancel(provider: &Provider, call_id: &str, settings: &Settings) -> Option<RestRequest> {
+    provider.protocol.cancel(&call_segment(call_id)?, settings)
+}
+
+fn call_segment(call_id: &str) -> Option<String> {
+    segment_of(call_id).filter(|_| call_id.len() <= HANG_UP_ID_BYTES_MAX)
 }
 
 /// Returns a text as one path segment; `None` if it could change the path.

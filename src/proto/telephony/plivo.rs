@@ -116,13 +116,12 @@ impl Protocol for Plivo {
     }
 
     fn hang_up(&self, call: &str, settings: &Settings) -> Option<RestRequest> {
-        let (path, authorization) = account(settings)?;
-        Some(RestRequest {
-            method: RestMethod::Delete,
-            url: format!("{path}/Call/{call}/"),
-            authorization: Some(authorization),
-            body: None,
-        })
+        delete(&format!("Call/{call}/"), settings)
+    }
+
+    /// A call that rings is known by its request alone.
+    fn cancel(&self, call: &str, settings: &Settings) -> Option<RestRequest> {
+        delete(&format!("Request/{call}/"), settings)
     }
 
     fn transfer_alternative(&self, target: &TransferTarget) -> Option<&'static str> {
@@ -376,6 +375,16 @@ fn post(path: &str, parameters: &Value, settings: &Settings) -> Option<RestReque
         url: format!("{account}/{path}"),
         authorization: Some(authorization),
         body: Some(RestBody::json(parameters)),
+    })
+}
+
+fn delete(path: &str, settings: &Settings) -> Option<RestRequest> {
+    let (account, authorization) = account(settings)?;
+    Some(RestRequest {
+        method: RestMethod::Delete,
+        url: format!("{account}/{path}"),
+        authorization: Some(authorization),
+        body: None,
     })
 }
 

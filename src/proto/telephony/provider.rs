@@ -108,6 +108,12 @@ pub trait Protocol: Sync {
         None
     }
 
+    /// Returns the request that ends a call that was dialled and still rings; `call` is its id in
+    /// the response to [`Protocol::dial`], as one path segment.
+    fn cancel(&self, call: &str, settings: &Settings) -> Option<RestRequest> {
+        self.hang_up(call, settings)
+    }
+
     /// Returns what the provider takes in place of a transfer to this target; `None` if it
     /// transfers the call.
     fn transfer_alternative(&self, _target: &TransferTarget) -> Option<&'static str> {

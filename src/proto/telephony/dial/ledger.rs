@@ -1,10 +1,11 @@
 //! What is remembered of calls that the runner dials: how many, their retries, and the calls that
 //! have yet to be answered.
 //!
-//! In: requests with their `Idempotency-Key`, outcomes, webhooks, and `now`. Out: whether to dial,
-//! the call that a webhook or a media socket belongs to, and each call that became no session,
-//! once. A request with a key that was used is never dialled again within an hour: it gets the same
-//! reply. The number of calls per minute bounds all that is kept.
+//! In: requests with their `Idempotency-Key`, outcomes, webhooks, ends, and `now`. Out: whether to
+//! dial, the call that a webhook or a media socket belongs to, and each call that became no
+//! session, once, with what its provider has to end. A request with a key that was used is never
+//! dialled again within an hour: it gets the same reply. The number of calls per minute bounds all
+//! that is kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +20,7 @@ use crate::SessionId;
 use crate::answered_by::AnsweredBy;
 use crate::calls::CallOutcome;
 use crate::event::LeaveReason;
-use crate::limits::{DIAL_KEY_KEPT, DIALS_PER_MINUTE_MAX};
+use crate::limits::{DIAL_KEY_KEPT, DIALS_PER_MINUTE_MAX, HANG_UP_ID_BYTES_MAX};
 use crate::telephony::proof::CallKey;
 
 /// Bytes of an `Idempotency-Key`.
@@ -139,6 +140,25 @@ struct KeyedRequest {
     reply: Option<DialReply>,
 }
 
+/// A call that its provider has to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OngoingCall {
+    /// The provider's id; not empty.
+    pub call_id: String,
+    /// Whether it was answered; else it rings.
+    pub is_answered: bool,
+}
+
+/// What the webhook of a call means that the runner dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialledWebhook {
+    /// The call was not dialled here.
+    Unknown,
+    Answered,
+    /// The call was ended here while it rang.
+    Ended,
+}
+
 /// A call that was to be dialled and became no session.
 pub struct UnansweredCall {
     pub id: SessionId,
@@ -150,6 +170,8 @@ pub struct UnansweredCall {
     pub provider_error: Option<String>,
     /// The time from the request to the end.
     pub after: Duration,
+    /// The call at its provider, if it was ended here.
+    pub ongoing: Option<OngoingCall>,
 }
 
 /// A call that was dialled.
@@ -160,6 +182,8 @@ struct OpenCall {
     at: Instant,
     /// Why it is not known whether the provider dials.
     error: Option<String>,
+    /// The provider's id, as far as it is known; else empty.
+    call_id: String,
     /// Once its webhook came.
     key: Option<CallKey>,
     media: MediaState,
@@ -173,11 +197,21 @@ enum MediaState {
     Claimed,
     /// The bot has its data.
     Begun,
+    /// The call was ended before it had any.
+    Ended,
 }
 
 impl OpenCall {
     fn is_recent(&self, now: Instant) -> bool {
         now < self.at + ANSWERED_WITHIN
+    }
+
+    /// Returns the call at its provider, once that has named it.
+    fn ongoing(&self) -> Option<OngoingCall> {
+        (!self.call_id.is_empty()).then(|| OngoingCall {
+            call_id: self.call_id.clone(),
+            is_answered: self.key.is_some(),
+        })
     }
 }
 
@@ -261,6 +295,7 @@ impl DialLedger {
             },
             at: now,
             error: None,
+            call_id: String::new(),
             key: None,
             media: MediaState::Awaited,
         });
@@ -276,10 +311,16 @@ impl DialLedger {
         }
         let mut refused = None;
         match outcome {
-            DialOutcome::Placed(_) => self.counts.placed += 1,
+            DialOutcome::Placed(call_id) => {
+                self.counts.placed += 1;
+                // The webhook may have come before, with the id.
+                if let Some(open) = self.find(id).filter(|open| open.call_id.is_empty()) {
+                    open.call_id.clone_from(call_id);
+                }
+            }
             DialOutcome::Refused(why) => {
                 self.counts.refused += 1;
-                refused = self.remove(id, |_| true).map(|open| {
+                refused = self.remove(id, |open| open.media != MediaState::Ended).map(|open| {
                     let why = Some(why.clone());
                     self.miss(open, CallOutcome::NotDialled, why, now)
                 });
@@ -294,15 +335,28 @@ impl DialLedger {
         (reply, refused)
     }
 
-    /// Notes the provider's call of a webhook. Returns whether the call was dialled here.
-    pub fn handle_webhook(&mut self, id: &str, call: CallKey, now: Instant) -> bool {
+    /// Returns the call that was ended while its provider was asked to dial, which it did: to be
+    /// called after [`DialLedger::finish`].
+    pub fn ended_early(&mut self, id: &str) -> Option<OngoingCall> {
+        let open = self.find(id).filter(|open| open.media == MediaState::Ended)?;
+        open.ongoing()
+    }
+
+    /// Notes the provider's call of a webhook, and its id there.
+    pub fn handle_webhook(&mut self, id: &str, (call, call_id): (CallKey, &str), now: Instant) -> DialledWebhook {
         let Some(open) = self.find(id).filter(|open| open.is_recent(now)) else {
-            return false;
+            return DialledWebhook::Unknown;
         };
+        if open.media == MediaState::Ended {
+            return DialledWebhook::Ended;
+        }
         open.error = None;
+        if (1..=HANG_UP_ID_BYTES_MAX).contains(&call_id.len()) {
+            call_id.clone_into(&mut open.call_id);
+        }
         let is_new = open.key.replace(call).is_none();
         self.counts.answered += u64::from(is_new);
-        true
+        DialledWebhook::Answered
     }
 
     /// Notes who answered. Returns whether the call is known.
@@ -326,8 +380,8 @@ impl DialLedger {
     /// Forgets the calls whose time is over: to be called [`ANSWERED_WITHIN`] after each request.
     /// Returns those that became no session.
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<UnansweredCall> {
-        self.open
-            .retain(|open| open.media != MediaState::Begun || open.is_recent(now));
+        let is_done = |open: &OpenCall| matches!(open.media, MediaState::Begun | MediaState::Ended);
+        self.open.retain(|open| !is_done(open) || open.is_recent(now));
         let is_over = |open: &OpenCall| open.media == MediaState::Awaited && !open.is_recent(now);
         self.take_unanswered(is_over, now, |open| match open.key {
             Some(_) => LeaveReason::NeverConnected.into(),
@@ -335,11 +389,23 @@ impl DialLedger {
         })
     }
 
+    /// Takes the end of a call by the operator. Returns the call if it has no media socket.
+    pub fn handle_operator_end(&mut self, id: &str, now: Instant) -> Option<UnansweredCall> {
+        let is_it = |open: &OpenCall| *open.id == *id && open.media == MediaState::Awaited;
+        let at = self.open.iter().position(is_it)?;
+        Some(self.end(at, CallOutcome::Canceled, now))
+    }
+
     /// Takes the end of the runner, which answers no webhook any more. Returns the calls that have
     /// no media socket.
     pub fn handle_stop(&mut self, now: Instant) -> Vec<UnansweredCall> {
-        let is_awaited = |open: &OpenCall| open.media == MediaState::Awaited;
-        self.take_unanswered(is_awaited, now, |_| LeaveReason::Shutdown.into())
+        let open = self.open.iter().enumerate();
+        let awaited = open.filter_map(|(at, open)| (open.media == MediaState::Awaited).then_some(at));
+        let awaited: Vec<usize> = awaited.collect();
+        let ended = awaited.into_iter();
+        ended
+            .map(|at| self.end(at, LeaveReason::Shutdown.into(), now))
+            .collect()
     }
 
     /// Returns the session of a media socket, once, and the bot that the request named: `key` is
@@ -398,6 +464,22 @@ impl DialLedger {
         unanswered.collect()
     }
 
+    /// Ends a call that has no media socket. It is remembered, so that its webhook starts none.
+    fn end(&mut self, at: usize, outcome: CallOutcome, now: Instant) -> UnansweredCall {
+        let open = &mut self.open[at];
+        open.media = MediaState::Ended;
+        self.counts.count_unanswered(outcome);
+        UnansweredCall {
+            id: open.id.clone(),
+            call: open.call.clone(),
+            bot: open.bot.clone(),
+            outcome,
+            provider_error: open.error.take(),
+            after: now.saturating_duration_since(open.at),
+            ongoing: open.ongoing(),
+        }
+    }
+
     /// Counts a call that became no session.
     fn miss(
         &mut self,
@@ -414,6 +496,7 @@ impl DialLedger {
             outcome,
             provider_error,
             after: now.saturating_duration_since(open.at),
+            ongoing: None,
         }
     }
 

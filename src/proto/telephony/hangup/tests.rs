@@ -47,6 +47,25 @@ fn hangs_up_by_the_api_of_each_provider() {
     );
 }
 
+/// A call that rings is ended as a running one, but at Plivo, where it is a request.
+#[test]
+fn a_call_that_rings_is_ended_by_its_provider() {
+    for provider in [TWILIO, TELNYX] {
+        let (ringing, running) = [cancel, request].map(|end| end(provider, "CA01", &accounts())).into();
+        assert!(ringing.is_some());
+        assert_eq!(ringing, running);
+    }
+    let ringing = cancel(PLIVO, "0f0e-01", &accounts()).expect("something to end");
+    assert_eq!(
+        (ringing.method.name(), ringing.url.as_str()),
+        ("DELETE", "https://api.plivo.com/v1/Account/MA01/Request/0f0e-01/")
+    );
+    for id in ["", "..", "x/.."] {
+        assert_eq!(cancel(PLIVO, id, &accounts()), None, "{id:?}");
+    }
+    assert_eq!(cancel(EXOTEL, "c-0001", &accounts()), None);
+}
+
 /// Exotel has no hang-up API, and the others need credentials.
 #[test]
 fn does_not_hang_up_without_credentials() {

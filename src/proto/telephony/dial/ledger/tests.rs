@@ -28,6 +28,11 @@ impl Rig {
         self.ledger.admit(key, json.as_bytes(), request, id, self.now)
     }
 
+    /// Takes the webhook of a call. Returns whether the call was dialled and goes on.
+    fn answer(&mut self, id: &str, call: CallKey) -> bool {
+        self.ledger.handle_webhook(id, (call, "CA01"), self.now) == DialledWebhook::Answered
+    }
+
     fn pass(&mut self, time: Duration) {
         self.now += time;
     }
@@ -89,7 +94,7 @@ fn a_refused_call_is_missed() {
         facts(&refused),
         ("1", "not_dialled", Some("status 400"), Duration::from_secs(2))
     );
-    assert!(!rig.ledger.handle_webhook("1", CallKey::of(TWILIO, "CA01"), rig.now));
+    assert!(!rig.answer("1", CallKey::of(TWILIO, "CA01")));
     assert!(rig.ledger.handle_end("1", CallOutcome::Busy, rig.now).is_none());
     assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
     let (reply, missed) = rig.ledger.finish("2", &placed(), rig.now);
@@ -142,9 +147,9 @@ fn the_bot_of_a_dialled_call_gets_its_data() {
     assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
     let call = CallKey::of(TWILIO, "CA01");
     assert_eq!(rig.ledger.claim(&call.to_string()), None, "not answered yet");
-    assert!(!rig.ledger.handle_webhook("2", call, rig.now), "another id");
+    assert!(!rig.answer("2", call), "another id");
     for _ in 0..2 {
-        assert!(rig.ledger.handle_webhook("1", call, rig.now));
+        assert!(rig.answer("1", call));
     }
     assert_eq!(rig.ledger.counts().answered, 1);
     assert_eq!(rig.ledger.claim(&CallKey::of(TWILIO, "CA02").to_string()), None);
@@ -210,7 +215,7 @@ fn a_call_without_an_answer_is_missed_once() {
     }
     let key = CallKey::of(TWILIO, "CA01");
     rig.pass(Duration::from_secs(20));
-    assert!(rig.ledger.handle_webhook("2", key, rig.now));
+    assert!(rig.answer("2", key));
     assert!(rig.ledger.claim(&key.to_string()).is_some());
     let mut end = |id: &str| rig.ledger.handle_end(id, CallOutcome::Busy, rig.now);
     assert!(end("2").is_none(), "it has a session");
@@ -235,7 +240,7 @@ fn a_call_that_is_never_reported_is_missed_once() {
         assert!(rig.ledger.finish(id, &outcome, rig.now).1.is_none());
     }
     for id in ["2", "4", "5"] {
-        assert!(rig.ledger.handle_webhook(id, CallKey::of(TWILIO, id), rig.now));
+        assert!(rig.answer(id, CallKey::of(TWILIO, id)));
     }
     assert!(rig.ledger.claim(&CallKey::of(TWILIO, "5").to_string()).is_some());
     rig.ledger.begin("5").expect("a session");
@@ -267,7 +272,7 @@ fn a_socket_without_a_session_is_a_missed_call() {
     for id in ["1", "2"] {
         assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
         let key = CallKey::of(TWILIO, id);
-        assert!(rig.ledger.handle_webhook(id, key, rig.now));
+        assert!(rig.answer(id, key));
         assert!(rig.ledger.claim(&key.to_string()).is_some());
     }
     rig.ledger.begin("2").expect("a session");
@@ -288,14 +293,72 @@ fn calls_that_ring_end_with_the_runner() {
         assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
     }
     let key = CallKey::of(TWILIO, "CA01");
-    assert!(rig.ledger.handle_webhook("2", key, rig.now));
+    assert!(rig.answer("2", key));
     assert!(rig.ledger.claim(&key.to_string()).is_some());
     rig.pass(Duration::from_secs(9));
     let missed = rig.ledger.handle_stop(rig.now);
+    assert_eq!(missed.iter().map(|call| &call.ongoing).collect::<Vec<_>>(), [&None]);
     let missed: Vec<_> = missed.iter().map(facts).collect();
     assert_eq!(missed, [("1", "shutdown", None, Duration::from_secs(9))]);
     // The provider answers while the runner stops.
     let refused = DialOutcome::Refused("status 400".to_owned());
     assert!(rig.ledger.finish("1", &refused, rig.now).1.is_none());
+    assert_eq!(rig.ledger.ended_early("1"), None);
     assert!(rig.ledger.handle_stop(rig.now).is_empty());
+}
+
+/// A call that is ended before it has a media socket goes on at its provider, which is to end it:
+/// by the id of its answer to the request, or by that of the webhook once it came. It becomes no
+/// session, and is counted once.
+#[test]
+fn a_call_that_is_ended_while_it_rings_is_to_be_hung_up() {
+    let ongoing = |call_id: &str, is_answered| {
+        let call_id = call_id.to_owned();
+        Some(OngoingCall { call_id, is_answered })
+    };
+    let mut rig = Rig::new();
+    for _ in 0..4 {
+        assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+    }
+    for id in ["1", "2"] {
+        rig.ledger
+            .finish(id, &DialOutcome::Placed("request".to_owned()), rig.now);
+        assert_eq!(rig.ledger.ended_early(id), None, "it goes on");
+    }
+    let key = CallKey::of(TWILIO, "CA01");
+    assert!(rig.answer("2", key));
+    for (id, expected) in [
+        ("1", ongoing("request", false)),
+        ("2", ongoing("CA01", true)),
+        ("3", None),
+    ] {
+        let ended = rig.ledger.handle_operator_end(id, rig.now).expect("the call");
+        assert_eq!((facts(&ended).1, &ended.ongoing), ("canceled", &expected), "{id}");
+        assert!(rig.ledger.handle_operator_end(id, rig.now).is_none(), "once");
+        assert!(
+            rig.ledger.handle_end(id, CallOutcome::Canceled, rig.now).is_none(),
+            "once"
+        );
+    }
+    assert!(rig.ledger.handle_operator_end("7", rig.now).is_none());
+    // The provider answers the third request after the end of its call, and the fourth not at all.
+    rig.ledger.finish("3", &DialOutcome::Placed("late".to_owned()), rig.now);
+    assert_eq!(rig.ledger.ended_early("3"), ongoing("late", false));
+    rig.ledger
+        .finish("4", &DialOutcome::Unknown("status 503".to_owned()), rig.now);
+    let stopped = rig.ledger.handle_stop(rig.now);
+    let stopped: Vec<_> = stopped.iter().map(|call| (facts(call), &call.ongoing)).collect();
+    assert_eq!(
+        stopped,
+        [(("4", "shutdown", Some("status 503"), Duration::ZERO), &None)]
+    );
+    // A telephone that is picked up at this moment gets no session, and is not forgotten too early.
+    for id in ["1", "2", "3", "4"] {
+        let webhook = rig.ledger.handle_webhook(id, (key, "CA01"), rig.now);
+        assert_eq!(webhook, DialledWebhook::Ended, "{id}");
+        assert_eq!(rig.ledger.claim(&key.to_string()), None);
+    }
+    rig.pass(ANSWERED_WITHIN);
+    assert!(rig.ledger.handle_timeout(rig.now).is_empty());
+    assert!(rig.ledger.open.is_empty());
 }
