@@ -3,8 +3,10 @@
 //! webhooks signed as the providers sign them.
 
 use edge_runner_proto::telephony::{PROVIDERS, Provider as Known, proof::ProofError};
+use serde_json::json;
 
 use crate::support::http;
+use crate::support::program::{BotProcess, SLEEPING_COMMAND};
 use crate::support::provider::{Caller, FROM, Provider, TO};
 use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
@@ -163,6 +165,45 @@ fn a_replayed_webhook_is_rejected() {
         }
         assert_served(&mut fixture.call(&fixture.markup("call-2", "nonce-3"), "call-2"));
     }
+}
+
+/// A call that the bot transfers may return, with the webhook that it had before where its provider
+/// signs neither a time nor a nonce. Each transfer is good for one return; a retry of that gets the
+/// same token.
+#[test]
+fn a_transferred_call_returns_with_the_same_webhook() {
+    let api = Rest::start(&[(200, "{}")]);
+    let url = api.url();
+    let runner = TestRunner::start_with(
+        &["-t", "twilio", "--proxy", HOST, "--", "/bin/sh", "-c", SLEEPING_COMMAND],
+        &[
+            ("TELCO_A_API_URL", &url),
+            ("TELCO_A_ACCOUNT_SID", ACCOUNT),
+            ("TELCO_A_AUTH_TOKEN", TOKEN),
+        ],
+    );
+    let provider = Provider::Twilio;
+    let fixture = Fixture { provider, api, runner };
+    let webhook = signed::webhook(provider, "call-1", "1");
+    let mut known = Vec::new();
+    for visit in 0..3 {
+        let target = fixture.replay(&webhook);
+        assert_eq!(fixture.replay(&webhook), target, "visit {visit}");
+        let mut caller = fixture.call(&target, "call-1");
+        let started = BotProcess::of(&fixture.runner, |arguments| !known.contains(&arguments["session_id"]));
+        known.push(started.arguments["session_id"].clone());
+        let mut program = started.connect_media();
+        fixture.assert_refused(&fixture.replay(&webhook));
+        if visit < 2 {
+            program.tell(&json!({"type": "transfer", "to": "https://agents.example.net/markup"}));
+            program.hear_message("the transfer", |message| message["type"] == "transfer");
+        }
+        caller.stop();
+        caller.end();
+        fixture.runner.wait_for_sessions(0);
+    }
+    // The last session ended without a transfer, so the call has ended.
+    fixture.assert_refused(&fixture.replay(&webhook));
 }
 
 /// This provider signs the upgrade itself, so custom markup works, and its calls are hung up.

@@ -22,6 +22,7 @@ cfg_if::cfg_if! {
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -42,18 +43,19 @@ use crate::io::rest;
 use crate::io::session::{self, CloseOutcome, SessionIo, SessionTask};
 use crate::io::sessions::{CallAttempt, SessionStart, Sessions};
 use crate::io::stream::MaybeTlsStream;
-use crate::io::tasks::{self, Slot};
+use crate::io::tasks::{self, Slot, request_time};
 use crate::limits::{EVAL_MESSAGE_BYTES_MAX, HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::proto::answered_by::AnsweredBy;
 use crate::proto::bots::UnknownBot;
 use crate::proto::counts::Count;
+use crate::proto::http::token::SocketTokens;
 use crate::proto::http::traceparent::Traceparent;
 use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::PendingKind;
 use crate::proto::sockets::socket::{SocketBotStart, SocketCommand, SocketMessage, SocketReadError, SocketSession};
 use crate::proto::telephony::proof::Proof;
 use dialled::DialledSession;
-use edge_runner_http::common::Upgrade;
+use edge_runner_http::common::{Upgrade, lock};
 use std::time::Duration;
 
 /// Audio frames of a WebSocket caller queued for a slow bot: 10 s, while the bot loads its models.
@@ -86,6 +88,8 @@ pub struct SocketStart {
     pub start: SessionStart,
     /// `None` for a call that came in.
     pub dialled: Option<DialledSession>,
+    /// The tokens of webhooks.
+    pub tokens: Arc<Mutex<SocketTokens>>,
 }
 
 /// Returns the upgrade that turns a connection into a session. The permit is that of a session, or
@@ -103,7 +107,11 @@ async fn run(
     stream: MaybeTlsStream,
     read: Bytes,
     endpoint: SocketEndpoint,
-    SocketStart { mut start, dialled }: SocketStart,
+    SocketStart {
+        mut start,
+        dialled,
+        tokens,
+    }: SocketStart,
     permit: SessionPermit,
 ) {
     if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
@@ -145,6 +153,7 @@ async fn run(
         path,
         start: Some(start),
         dialled,
+        tokens,
         has_bot,
         hang_up: None,
         long_messages,
@@ -176,6 +185,7 @@ struct WebSocketIo {
     start: Option<SessionStart>,
     /// `None` for a call that came in.
     dialled: Option<DialledSession>,
+    tokens: Arc<Mutex<SocketTokens>>,
     /// Whether it is known which bot that is.
     has_bot: bool,
     /// The hang-up in progress.
@@ -296,6 +306,9 @@ impl SessionIo for WebSocketIo {
                     after.as_secs_f64()
                 ),
             }
+        }
+        if let Some(call) = session.transferred_call() {
+            lock(&self.tokens).expect_return(call, request_time());
         }
         let shutdown = task.sessions.shutdown().clone();
         CloseOutcome {

@@ -165,7 +165,11 @@ pub fn socket(request: RouteRequest<'_>, hooks: Option<&CallHooks>) -> Result<Re
     if let Some(dialled) = &dialled {
         start.session_id = dialled.id().clone();
     }
-    let start = SocketStart { start, dialled };
+    let start = SocketStart {
+        start,
+        dialled,
+        tokens: app.tokens.clone(),
+    };
     let upgrade = upgrade(app.sessions.clone(), endpoint, start, permit);
     *lock(upgrade_slot) = Some(upgrade);
     Ok(switching.map(|()| ResponseBody::default()))

@@ -89,6 +89,7 @@ pub async fn webhook(
     let call = CallKey::of(provider, &call_id);
     // The end of a call is reported to the URL of its answer, unless another one is set.
     if webhook::reports_end(&body) {
+        lock(&app.tokens).forget_return(call);
         return Ok(Reply::default());
     }
     let dialled = dial::handle_webhook(app, query, (call, call_id.as_str()));

@@ -14,9 +14,9 @@
 //!
 //! A token is redeemed only when the connection has everything else it needs: see
 //! [`VerifiedToken`]. A repeated webhook gets the same token, so replaying a captured one opens
-//! nothing: see `calls`. Tokens that this key did not sign are rejected before they are parsed.
-//! Source: `docs/spec/telephony.md` 11; `docs/spec/decisions.md` D-24; RFC 7519 for the names of
-//! the members.
+//! nothing, unless the runner has transferred its call since: see `calls`. Tokens that this key did
+//! not sign are rejected before they are parsed. Source: `docs/spec/telephony.md` 11;
+//! `docs/spec/decisions.md` D-24; RFC 7519 for the names of the members.
 
 mod calls;
 mod serials;
@@ -296,6 +296,18 @@ impl SocketTokens {
             iss: Issuer::Webhook,
             run: self.run(),
         })
+    }
+
+    /// Lets a call return that the runner transferred: the next webhook of it gets a new token,
+    /// also a repeated one.
+    pub fn expect_return(&mut self, call: CallKey, at: RequestTime) {
+        let second = self.second(at);
+        self.calls.expect_return(call, second);
+    }
+
+    /// Takes the end of a call, which does not return.
+    pub fn forget_return(&mut self, call: CallKey) {
+        self.calls.forget_return(call);
     }
 
     fn sign(&self, payload: &TokenPayload) -> String {

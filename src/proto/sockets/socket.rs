@@ -34,7 +34,7 @@ use crate::limits::{
 use crate::server::rest::RestRequest;
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
-use crate::telephony::proof::Proof;
+use crate::telephony::proof::{CallKey, Proof};
 use crate::telephony::provider::Provider;
 use crate::telephony::{TelephonyCall, hangup};
 use crate::transport::Transport;
@@ -312,6 +312,13 @@ impl SocketSession {
     /// Returns what the provider tells of a telephone call.
     pub fn call_data(&self) -> Option<&Value> {
         self.telephone().map(|call| &call.data)
+    }
+
+    /// Returns the call of a verified webhook that goes on elsewhere, from where it may return.
+    pub fn transferred_call(&self) -> Option<CallKey> {
+        let call = self.telephone().filter(|_| self.is_transferred)?;
+        let proof = &self.rules.as_ref()?.proof;
+        matches!(proof, Proof::Webhook(_)).then(|| CallKey::of(call.provider, &call.call_id))
     }
 
     /// Returns the transport of the session.
