@@ -231,8 +231,10 @@ async fn dispatch(
         Route::Sessions => operator::list(app, headers, peer),
         Route::EndSession(id) => operator::end(app, &id, headers, peer),
         route => {
-            if route == Route::PageRedirect {
-                modules::check_page(app, head)?;
+            if route == Route::PageRedirect
+                && let Some(reply) = modules::answer_page(app, head)?
+            {
+                return Ok(reply);
             }
             modules::answer(RouteRequest {
                 app,

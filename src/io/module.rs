@@ -33,7 +33,7 @@ type RunAloneFn = fn(Arc<Config>, Bot, fn(&str)) -> ModuleFuture<'static, Result
 type HostsFn = fn(&Config) -> Vec<String>;
 type ExamineFn = for<'a> fn(&'a Arc<Config>) -> ModuleFuture<'a, Vec<Finding>>;
 type BannerFn = fn(&Config, &ListenAddresses) -> Vec<BannerRow>;
-type CheckPageFn = fn(&RunnerApp, &Parts) -> Result<(), HttpError>;
+type AnswerPageFn = fn(&RunnerApp, &Parts) -> Result<Option<Reply>, HttpError>;
 
 /// A row of the text on stdout when the server listens: its label, empty if it continues the row
 /// above, and its text. It has no secret.
@@ -53,8 +53,8 @@ pub struct Module {
     pub answer: Option<AnswerFn>,
     /// Begins a session for `/start`, and returns the JSON of the reply.
     pub start: Option<StartFn>,
-    /// Rejects a request for the page that was meant for the module.
-    pub check_page: Option<CheckPageFn>,
+    /// Answers a request for the page that was meant for the module.
+    pub answer_page: Option<AnswerPageFn>,
     /// Returns how its callers reach it, or which settings it lacks, for the text on stdout.
     pub banner: Option<BannerFn>,
     /// Runs one bot in one room without a web server, for `--direct`. The last parameter gets the
@@ -83,7 +83,7 @@ impl Module {
             run: None,
             answer: None,
             start: None,
-            check_page: None,
+            answer_page: None,
             banner: None,
             run_alone: None,
             hosts: None,

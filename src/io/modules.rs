@@ -93,11 +93,13 @@ pub fn banner_rows(config: &Config, listening: &ListenAddresses) -> Vec<BannerRo
     rows.flat_map(|rows| rows(config, listening)).collect()
 }
 
-/// Rejects a request for the page that was meant for a module.
-pub fn check_page(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
-    built()
-        .filter_map(|module| module.check_page)
-        .try_for_each(|check| check(app, head))
+/// Answers a request for the page that was meant for a module; `None` if it was for the page.
+pub fn answer_page(app: &RunnerApp, head: &Parts) -> Result<Option<Reply>, HttpError> {
+    let answers = built().filter_map(|module| module.answer_page);
+    answers
+        .map(|answer| answer(app, head))
+        .find_map(Result::transpose)
+        .transpose()
 }
 
 /// Answers a request of a module's route.

@@ -25,7 +25,7 @@ pub const MODULE: Option<&Module> = Some(
         run: Some(dial::run),
         answer: Some(|request| Box::pin(answer(request))),
         start: Some(|request| Box::pin(ready(Ok(begin_session(&request))))),
-        check_page: Some(webhook::reject_get),
+        answer_page: Some(webhook::answer_get),
         banner: Some(banner::rows),
         hosts: Some(doctor::hosts),
         ..Module::new(Feature::Telephony)

@@ -31,31 +31,45 @@ use edge_runner_http::common::{PeerInfo, Reply, lock, unix_time_s, whole};
 /// the signed URL is not known for sure, a mismatch counts as no signature.
 pub fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'static Provider>, HttpError> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-    let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
-    let url = format!("wss://{host}{}", head.uri.path());
+    let url = format!("wss://{}{}", public_host(app, head), head.uri.path());
     let only = app.config.transport.and_then(Transport::provider);
     let known = only.filter(|_| app.config.proxy.is_some());
     verify::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(unsigned)
 }
 
-/// Rejects a webhook that a provider sends as GET, which would be answered with the page.
-pub fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
+/// Answers a webhook that a provider sends as GET, which would be answered with the page; `None`
+/// for any other request. Markup is for a POST alone: its form is signed.
+///
+/// # Errors
+/// [`HttpError`] with advice for a provider that takes markup, and while no call is taken.
+pub fn answer_get(app: &RunnerApp, head: &Parts) -> Result<Option<Reply>, HttpError> {
     let provider = app.config.transport.and_then(Transport::provider);
     let query = head.uri.query().unwrap_or_default().as_bytes();
-    match provider.filter(|provider| provider.takes_markup && !provider.call_id(query).is_empty()) {
-        Some(provider) => {
-            let detail = format!(
-                "the webhook of {} came as GET: choose POST for it in the settings of the number",
-                provider.name
-            );
-            Err(ModuleRefusal {
-                header: Some((header::ALLOW, HeaderValue::from_static(route::POST_METHODS))),
-                ..ModuleRefusal::logged(StatusCode::METHOD_NOT_ALLOWED, detail)
-            }
-            .into())
+    let Some(provider) = provider.filter(|provider| !provider.call_id(query).is_empty()) else {
+        return Ok(None);
+    };
+    if provider.takes_markup {
+        let detail = format!(
+            "the webhook of {} came as GET: choose POST for it in the settings of the number",
+            provider.name
+        );
+        return Err(ModuleRefusal {
+            header: Some((header::ALLOW, HeaderValue::from_static(route::POST_METHODS))),
+            ..ModuleRefusal::logged(StatusCode::METHOD_NOT_ALLOWED, detail)
         }
-        None => Ok(()),
+        .into());
     }
+    app.check_open()?;
+    let token = mint_token(app, SocketKind::Call, None, false);
+    let url = webhook::socket_url(public_host(app, head), token.as_deref(), None);
+    Ok(Some(respond(provider.protocol.reply(&url, &[]))))
+}
+
+/// Returns the host of media sockets. Providers that work without `--proxy` take no markup and sign
+/// nothing.
+fn public_host<'h>(app: &'h RunnerApp, head: &'h Parts) -> &'h str {
+    let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    app.config.proxy.as_deref().or(named).unwrap_or("localhost")
 }
 
 /// Answers a provider with the address for a call's audio.
@@ -71,8 +85,7 @@ pub async fn webhook(
     };
     let body = read(app.conn_limits, headers, AcceptedBody::Anything, body).await?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // Providers that work without `--proxy` take no markup and sign nothing.
-    let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
+    let host = public_host(app, head);
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let called = WebhookRequest {
         url: &format!("https://{host}{target}"),

@@ -306,6 +306,33 @@ async fn a_webhook_as_get_is_rejected_with_advice() {
     assert_eq!(runner.ask("GET /?CallSid=CA1 HTTP/1.1", "").await.status, 307);
 }
 
+/// A provider without markup asks for the address of the socket by GET, with a token if it needs
+/// one; the page is where it was.
+#[tokio::test]
+async fn a_provider_without_markup_asks_by_get() {
+    let [.., of_json] = PROVIDERS;
+    let tokens = crate::proto::config! {
+        ws_tokens: true,
+        ..telephony(of_json)
+    };
+    let runner = Runner::with(tokens, ConnLimits::default()).await;
+    let reply = runner
+        .ask("GET /?CallSid=c-1&CallFrom=%2B15550001111 HTTP/1.1", "")
+        .await;
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (200, Some("application/json"))
+    );
+    let json = reply.json();
+    let url = json["url"].as_str().expect("a URL");
+    let path = url.strip_prefix("wss://bots.example.net").expect("the public host");
+    runner.upgrade(path, "").await.expect("an upgrade");
+    assert_eq!(runner.upgrade(path, "").await.expect_err("used").0, 403);
+    for page in ["GET / HTTP/1.1", "GET /?x=1 HTTP/1.1", "GET /client?CallSid= HTTP/1.1"] {
+        assert_eq!(runner.ask(page, "").await.status, 307, "{page}");
+    }
+}
+
 /// With tokens, the markup carries one that opens the socket of the call.
 #[tokio::test]
 async fn the_markup_carries_a_token_if_required() {
