@@ -191,7 +191,7 @@ export function callList(shown) {
 			if (!items.has(call.id)) items.set(call.id, item(call.id));
 			const entry = items.get(call.id);
 			const numbers = [call.caller ?? call.address, call.callee && `→ ${call.callee}`].filter(Boolean).join(' ');
-			const who = [labelOf(call.transport) || 'no transport', numbers, call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
+			const who = [labelOf(call.provider === 'whatsapp' ? 'WhatsApp' : call.transport) || 'no transport', numbers, call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
 			entry.summary.replaceChildren(when(call.startedAt), make('b', '', who), make('span', '', words(call)));
 			// A live conversation goes on, and ends once.
 			if (call.state === 'live' || entry.state === 'live') entry.load();

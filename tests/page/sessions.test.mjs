@@ -250,13 +250,14 @@ async function open(own, nth = 0) {
 }
 
 test('calls are listed with who called and why they ended, and a call opens with what was said', async () => {
-	const own = list({ calls: [200, { calls: [CALL, { ...CALL, id: 'c2', caller: null, answers: 0, latency_ms: null, interruptions: 0 }], next: null }], call: { c1: { ...CALL, turns: TEXTS, keys: 3, functions: ['light_on'] } } });
+	const own = list({ calls: [200, { calls: [CALL, { ...CALL, id: 'c2', caller: null, answers: 0, latency_ms: null, interruptions: 0 }, { ...CALL, id: 'c3', transport: 'webrtc', provider: 'whatsapp' }], next: null }], call: { c1: { ...CALL, turns: TEXTS, keys: 3, functions: ['light_on'] } } });
 	await own.show();
 	const summaries = own.find('calls-list').children.map((item) => item.querySelector('summary').children.slice(1).map(({ textContent }) => textContent));
 	const label = labelOf('telephony_a');
 	assert.deepEqual(summaries, [
 		[`${label} · +4366012345 → +431`, '1 min 15 s · caller left · answers after 812 ms · 1 interruption'],
 		[`${label} · → +431`, '1 min 15 s · caller left'],
+		['WhatsApp · +4366012345 → +431', '1 min 15 s · caller left · answers after 812 ms · 1 interruption'],
 	]);
 	assert.deepEqual(own.asked, ['/calls?limit=25&'], 'what was said is asked for when the call is opened');
 	const details = await open(own);
