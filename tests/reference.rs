@@ -12,10 +12,16 @@ use edge_runner_proto::aliases::{Area, TABLE};
 use edge_runner_proto::config::Transport;
 use edge_runner_proto::http::route::{Route, route};
 use edge_runner_proto::modules::ENDPOINTS;
+use serde_json::Value;
 
+use self::openapi::to_json;
 use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::http;
 use crate::support::runner::{TestRunner, folder};
+
+/// Of the build script.
+#[path = "../src/build/openapi.rs"]
+mod openapi;
 
 /// The section of each file of limits that is left out: what operators never meet.
 const INTERNAL: &str = "internal";
@@ -285,6 +291,7 @@ fn endpoint(route: &Route<'_>) -> Option<&'static str> {
         Route::Upload(Some(_)) => "/sessions/ID/files",
         Route::CaCertificate => "the authority",
         Route::Robots => "robots.txt",
+        Route::OpenApi => "openapi.json",
         Route::Start => "/start",
         Route::Status => "/status",
         Route::Live => "/livez",
@@ -363,6 +370,70 @@ fn the_openapi_description_has_every_route() {
     assert_eq!(described, listed);
 }
 
+/// The runner serves the description as JSON: its routes, and what its references lead to. The
+/// check `openapi` compares each value with what another parser reads.
+#[test]
+fn the_openapi_description_is_served() {
+    let runner = TestRunner::start(&[]);
+    let reply = http::get(runner.addr, "/openapi.json");
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (200, Some("application/json"))
+    );
+    let description = reply.json();
+    assert_eq!(description["openapi"], "3.1.0");
+    let yaml = read("docs/openapi.yaml");
+    let summaries = yaml.lines().filter(|line| line.starts_with("      summary: ")).count();
+    let operations = description["paths"].as_object().expect("paths").values();
+    let operations = operations.flat_map(|path| path.as_object().expect("methods").values());
+    assert_eq!(
+        operations.filter(|operation| operation["summary"].is_string()).count(),
+        summaries
+    );
+    let mut references = Vec::new();
+    collect_references(&description, &mut references);
+    assert_eq!(references.len(), yaml.matches("$ref: '#/").count());
+    for reference in references {
+        let place = reference.strip_prefix('#').expect("a reference within the file");
+        assert!(description.pointer(place).is_some(), "{reference}");
+    }
+}
+
+fn collect_references<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+    match value {
+        Value::Object(members) => {
+            found.extend(members.get("$ref").and_then(Value::as_str));
+            members.values().for_each(|value| collect_references(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect_references(value, found)),
+        _ => {}
+    }
+}
+
+/// What the build script reads of YAML, and what it rejects with its line.
+#[test]
+fn the_yaml_of_the_description_is_converted() {
+    let yaml = "# A comment.\na: 3.1.0\n'b c': 'it''s \"x\"'\nd:\n  - {e: [1, 'null', null], f: {}}\n  - g: true\n    h: -0.5, 1\n  - i\nj: {k: a b, $ref: '#/l'}\n/m/{n}:\n  o: []\n";
+    let json = r##"{"a":"3.1.0","b c":"it's \"x\"","d":[{"e":[1,"null",null],"f":{}},{"g":true,"h":"-0.5, 1"},"i"],"j":{"k":"a b","$ref":"#/l"},"/m/{n}":{"o":[]}}"##;
+    assert_eq!(to_json(yaml), Ok(json.to_owned()));
+    for (wrong, line) in [
+        ("a: b\n  c: d\n", 2),
+        ("a:\nb: c\n", 2),
+        ("a: b\nc\n", 2),
+        ("a: |\n", 1),
+        ("a: &b c\n", 1),
+        ("a: \"b\"\n", 1),
+        ("a: b # c\n", 1),
+        ("a: yes\n", 1),
+        ("a: {b: c\n", 1),
+        ("a: 'b\n", 1),
+        ("a: {b: c} d\n", 1),
+    ] {
+        let refused = to_json(wrong).expect_err(wrong);
+        assert!(refused.starts_with(&format!("line {line}: ")), "{wrong}: {refused}");
+    }
+}
+
 /// Every row of the table of routes leads to an endpoint, and every endpoint has a row.
 #[test]
 fn every_route_of_the_page_exists_and_every_endpoint_is_on_the_page() {
@@ -383,6 +454,7 @@ fn every_route_of_the_page_exists_and_every_endpoint_is_on_the_page() {
         Route::Upload(Some(String::new())),
         Route::CaCertificate,
         Route::Robots,
+        Route::OpenApi,
         Route::Start,
         Route::Status,
         Route::Live,

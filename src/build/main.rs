@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods)] // Cargo passes paths and flags to build scripts in the environment.
 
 mod linker;
+mod openapi;
 mod page;
 
 fn main() {

@@ -1,8 +1,8 @@
 //! Packs the built-in page: compresses every file of `src/page` that is not Rust into a gzip
 //! member in `OUT_DIR`, and generates the table `page.rs` there for `src/page/mod.rs`. The
 //! extension of a file determines its content type; an unknown extension fails the build. Packs
-//! the package for bots in Python as well ([`pack_python`]), and the files of `edge-runner new`
-//! ([`pack_new`]).
+//! the package for bots in Python as well ([`pack_python`]), the files of `edge-runner new`
+//! ([`pack_new`]), and the description of the HTTP routes ([`pack_openapi`]).
 //!
 //! The format is gzip (RFC 1952) with the DEFLATE of miniz_oxide. It has no time stamp, so that
 //! builds are reproducible.
@@ -13,10 +13,12 @@ use std::{env, fs};
 
 use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 
+use crate::openapi::to_json;
+
 /// The highest compression level of miniz_oxide.
 const LEVEL: u8 = 10;
 
-/// Packs both.
+/// Packs all of them, as far as the features want them.
 pub fn pack() {
     let var = |name| PathBuf::from(env::var(name).expect("cargo sets it for build scripts"));
     let (folder, out) = (var("CARGO_MANIFEST_DIR").join("src/page"), var("OUT_DIR"));
@@ -40,21 +42,37 @@ pub fn pack() {
             continue;
         }
         let identity = fs::read(&path).expect("a listed file can be read");
-        let crc = crc32(&identity);
-        fs::write(out.join(format!("{name}.gz")), gzip(&identity, crc)).expect("OUT_DIR can be written");
-        writeln!(
-            table,
-            "    Asset {{ name: {name:?}, content_type: {:?}, etag: {:?}, identity_bytes: {}, \
-             gzip: include_bytes!(concat!(env!(\"OUT_DIR\"), {:?})) }},",
-            content_type(name),
-            format!("W/\"{crc:08x}-{:x}\"", identity.len()),
-            identity.len(),
-            format!("/{name}.gz"),
-        )
-        .expect("writing to a string cannot fail");
+        writeln!(table, "    {},", packed(name, &identity, &out)).expect("writing to a string cannot fail");
     }
-    table.push_str("];\n");
+    let description = match env::var_os("CARGO_FEATURE_CALLS") {
+        Some(_) => format!("Some({})", pack_openapi(&var("CARGO_MANIFEST_DIR"), &out)),
+        None => "None".to_owned(),
+    };
+    writeln!(table, "];\nstatic OPENAPI: Option<Asset> = {description};").expect("writing to a string cannot fail");
     fs::write(out.join("page.rs"), table).expect("OUT_DIR can be written");
+}
+
+/// Compresses a file into `out`. Returns its `Asset` in Rust.
+fn packed(name: &str, identity: &[u8], out: &Path) -> String {
+    let crc = crc32(identity);
+    fs::write(out.join(format!("{name}.gz")), gzip(identity, crc)).expect("OUT_DIR can be written");
+    format!(
+        "Asset {{ name: {name:?}, content_type: {:?}, etag: {:?}, identity_bytes: {}, \
+         gzip: include_bytes!(concat!(env!(\"OUT_DIR\"), {:?})) }}",
+        content_type(name),
+        format!("W/\"{crc:08x}-{:x}\"", identity.len()),
+        identity.len(),
+        format!("/{name}.gz"),
+    )
+}
+
+/// Packs the description of the routes, as JSON. Returns its `Asset` in Rust.
+fn pack_openapi(root: &Path, out: &Path) -> String {
+    let file = root.join("docs/openapi.yaml");
+    println!("cargo::rerun-if-changed={}", file.display());
+    let yaml = fs::read_to_string(&file).expect("the description is part of the package");
+    let json = to_json(&yaml).unwrap_or_else(|wrong| panic!("docs/openapi.yaml: {wrong}"));
+    packed("openapi.json", json.as_bytes(), out)
 }
 
 /// Packs the package for bots in Python into one program for an interpreter's standard input: a
@@ -159,7 +177,8 @@ fn content_type(name: &str) -> &'static str {
         Some("svg") => "image/svg+xml",
         Some("png") => "image/png",
         Some("webmanifest") => "application/manifest+json",
-        _ => panic!("{name}: the page knows html, css, js, svg, png and webmanifest"),
+        Some("json") => "application/json",
+        _ => panic!("{name}: the page knows html, css, js, svg, png, webmanifest and json"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The built-in page, embedded: one [`Asset`] per file, compressed by `build.rs` in this folder,
-//! with its content type.
+//! The built-in page, embedded: one [`Asset`] per file, compressed by the build script, with its
+//! content type; and the description of the HTTP routes, [`openapi`].
 //!
 //! In: the name of a file below `/client/`, and the two request headers that select its encoding.
 //! Out: the gzip member, or the decompressed file for the rare client that does not accept gzip.
@@ -64,6 +64,12 @@ impl Asset {
 pub fn asset(name: &str) -> Option<&'static Asset> {
     let name = if name.is_empty() { "index.html" } else { name };
     embedded(name).filter(|asset| !asset.name.starts_with(SETUP))
+}
+
+/// Returns the description of the HTTP routes for programs (OpenAPI 3.1, as JSON); `None` in a
+/// build without the feature `calls`.
+pub fn openapi() -> Option<&'static Asset> {
+    OPENAPI.as_ref()
 }
 
 /// How the names of files begin that only the setup page of a board has.
@@ -140,6 +146,14 @@ mod tests {
             seen += 1;
         }
         assert_eq!(seen, ASSETS.len());
+    }
+
+    /// The description of the routes is worth its bytes while they are few.
+    #[test]
+    fn the_description_of_the_routes_is_small() {
+        let asset = openapi().expect("this build has it");
+        assert!(asset.gzip.len() < 10_000, "{} bytes", asset.gzip.len());
+        assert_eq!(asset.identity().len(), asset.identity_bytes);
     }
 
     /// All files after compression, in bytes: boards serve the page over slow links. A browser

@@ -32,6 +32,9 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     let (app, head) = (request.app, request.head);
     match request.route {
         Route::PageRedirect => Ok(to_page()),
+        Route::OpenApi => page::openapi()
+            .and_then(|asset| of_asset(asset, &head.headers, None))
+            .ok_or(NOT_FOUND),
         Route::Download(name) => {
             let folder = app.config.downloads_dir.as_ref().ok_or(NOT_FOUND)?;
             folder::serve(folder, &name, FolderUse::Downloads, head, request.conn_state).await

@@ -32,6 +32,8 @@ pub enum Route<'p> {
     CaCertificate,
     /// The rules for crawlers.
     Robots,
+    /// The description of these routes for programs.
+    OpenApi,
     Start,
     Status,
     /// Whether the process serves.
@@ -86,6 +88,7 @@ impl Route<'_> {
     pub fn feature(&self) -> Option<Feature> {
         match self {
             Route::PageRedirect | Route::Page(_) | Route::Download(_) | Route::Upload(_) => Some(Feature::Page),
+            Route::OpenApi => Some(Feature::Page),
             Route::Calls | Route::CallEvents | Route::Call(_) | Route::CallRecording(_) => Some(Feature::Calls),
             Route::Listen(_) | Route::EndListening(..) => Some(Feature::Calls),
             Route::Settings | Route::ChangeSettings | Route::CheckServices | Route::TestSound => Some(Feature::Setup),
@@ -210,6 +213,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
     let path = path.strip_suffix('/').unwrap_or(&path);
     match path {
         "/status" => read_only(method, Route::Status),
+        "/openapi.json" => read_only(method, Route::OpenApi),
         "/livez" => read_only(method, Route::Live),
         "/readyz" => read_only(method, Route::Ready),
         "/metrics" => read_only(method, Route::Metrics),

@@ -5,11 +5,13 @@ No answer may be 500 or above, or differ from the description: status code, type
 of `tests/check/python.sh`.
 """
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -58,7 +60,20 @@ def with_key(place):
         return f"{ask(runner, '--header', 'Authorization: Bearer correct-horse-battery')}; without it: {refused}"
 
 
-CHECKS = {"open": open_runner, "with_key": with_key}
+def served(place):
+    """the runner serves the description as JSON, each value as it is in the file"""
+    sys.path.insert(0, str(ROOT / "target" / "schemathesis"))
+    import yaml
+
+    runner = place(Runner, "--bot", "echo")
+    with urllib.request.urlopen(f"{runner.url}/openapi.json", timeout=LIMIT_S) as answer:
+        found = json.load(answer)
+    wanted = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text())
+    assert found == wanted, "the JSON is not the YAML"
+    return f"{len(found['paths'])} paths"
+
+
+CHECKS = {"served": served, "open": open_runner, "with_key": with_key}
 
 
 def main():

@@ -32,6 +32,7 @@ fn routes_by_method_and_path() {
     assert_eq!(get("/status"), Ok(Route::Status));
     assert_eq!(get("/worker"), Ok(Route::Module(&livekit::endpoints::WORKER)));
     assert_eq!(get("/robots.txt"), Ok(Route::Robots));
+    assert_eq!(get("/openapi.json"), Ok(Route::OpenApi));
     assert_eq!(get("/sessions"), Ok(Route::Sessions));
     assert_eq!(get("/sessions/"), Ok(Route::Sessions));
     assert_eq!(get("/calls"), Ok(Route::Calls));
