@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::assistant::report::AssistantCount;
-use crate::audio::codec::Codec;
+use crate::audio::CODEC_NAMES;
 use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
 use crate::features::Feature;
@@ -94,7 +94,7 @@ struct TransportMetrics {
 #[derive(Default)]
 pub struct RunnerMetrics {
     rows: [TransportMetrics; Transport::OF_SESSIONS.len()],
-    codecs: [AtomicU64; Codec::ALL.len()],
+    codecs: [AtomicU64; CODEC_NAMES.len()],
     refused: [AtomicU64; REFUSALS.len()],
     responses: [AtomicU64; CLASSES.len()],
     answer: Histogram,
@@ -144,7 +144,7 @@ impl RunnerMetrics {
 
     /// Records a WebRTC connection with the codec of this name.
     pub fn codec_negotiated(&self, codec: &str) {
-        if let Some(at) = Codec::ALL.iter().position(|known| known.name() == codec) {
+        if let Some(at) = CODEC_NAMES.iter().position(|name| *name == codec) {
             self.codecs[at].fetch_add(1, Relaxed);
         }
     }
@@ -170,8 +170,8 @@ impl RunnerMetrics {
             MetricKind::Counter,
             "Callers that were connected over WebRTC, by the codec that they speak.",
         );
-        for (codec, count) in Codec::ALL.iter().zip(&self.codecs) {
-            text.sample(&[("codec", codec.name())], count.load(Relaxed));
+        for (codec, count) in CODEC_NAMES.iter().zip(&self.codecs) {
+            text.sample(&[("codec", codec)], count.load(Relaxed));
         }
         text.family(
             "edge_runner_offers_refused_total",

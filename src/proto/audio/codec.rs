@@ -8,7 +8,7 @@
 use std::fmt;
 
 use crate::audio::g711::Law;
-use crate::audio::opus;
+use crate::audio::{CODEC_NAMES, opus};
 
 /// The codec of a connection, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +20,15 @@ pub enum Codec {
 
 impl Codec {
     /// All supported codecs, the preferred one first.
-    pub const ALL: [Codec; 3] = [Codec::Opus, Codec::G711(Law::Mu), Codec::G711(Law::A)];
+    pub const ALL: [Codec; CODEC_NAMES.len()] = [Codec::Opus, Codec::G711(Law::Mu), Codec::G711(Law::A)];
 
     /// Returns the name of the encoding as in `a=rtpmap`.
     pub fn name(self) -> &'static str {
+        let [opus, pcmu, pcma] = CODEC_NAMES;
         match self {
-            Codec::Opus => "Opus",
-            Codec::G711(Law::Mu) => "PCMU",
-            Codec::G711(Law::A) => "PCMA",
+            Codec::Opus => opus,
+            Codec::G711(Law::Mu) => pcmu,
+            Codec::G711(Law::A) => pcma,
         }
     }
 

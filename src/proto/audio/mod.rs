@@ -20,6 +20,10 @@ pub mod resample;
 pub mod tone;
 pub mod vad;
 
+/// The names of the codecs of WebRTC calls as in `a=rtpmap`, the preferred one first. Metrics of
+/// every build have them.
+pub const CODEC_NAMES: [&str; 3] = ["Opus", "PCMU", "PCMA"];
+
 cfg_if::cfg_if! {
     if #[cfg(feature = "opus")] {
         pub mod codec;
