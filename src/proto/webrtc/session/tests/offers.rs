@@ -298,7 +298,7 @@ fn an_offer_without_audio_is_rejected() {
     let off = CHROME
         .replacen("m=audio 9 ", "m=audio 0 ", 1)
         .replacen("BUNDLE 0 1 2 3", "BUNDLE 1 2 3", 1);
-    let spoken = "Opus (opus/48000/2), PCMU or PCMA (8000 Hz)";
+    let spoken = "opus/48000/2, PCMU/8000, PCMA/8000";
     for (name, offer, word) in [
         ("none", without, "m=audio"),
         ("others", others, spoken),
