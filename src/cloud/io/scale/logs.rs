@@ -125,8 +125,8 @@ impl SharedRecords {
     /// [`DatabaseError`].
     pub async fn append_log(&self, run: &Build, start: u64, data: &[u8]) -> Result<bool, DatabaseError> {
         let session = self.database.session().await?;
-        // The lock lets no other run begin in between. A call that is repeated, since its answer was
-        // lost, finds its row; what was written meanwhile makes that longer.
+        // The lock lets no other run begin in between. A call that is repeated, since its answer
+        // was lost, finds its row; what was written meanwhile makes that longer.
         let sql = "WITH run AS (SELECT id FROM build WHERE id = $1 AND attempt = $2 AND status = 'building' FOR SHARE), \
                    added AS (INSERT INTO build_log (build, start, data) SELECT id, $3, $4 FROM run \
                    ON CONFLICT (build, start) DO UPDATE SET data = EXCLUDED.data WHERE length(build_log.data) < length(EXCLUDED.data)) \

@@ -345,8 +345,8 @@ impl SharedRecords {
     }
 
     /// Gives a build of a run that was interrupted back, so that another worker takes it at once.
-    /// Without `counts` the attempt is given back too, up to [`GIVEN_BACK_MAX`]. With a lease it has
-    /// to be this one.
+    /// Without `counts` the attempt is given back too, up to [`GIVEN_BACK_MAX`]. With a lease it
+    /// has to be this one.
     ///
     /// # Errors
     /// [`DatabaseError`].
