@@ -1074,7 +1074,7 @@ fn reports_a_failed_room_to_the_caller_s_provider() {
         "{metrics}"
     );
     let log = end(runner);
-    assert_eq!(log.matches(" WARN ").count(), 2, "{log}");
+    assert_eq!(log.matches(" WARN  500 POST ").count(), 2, "{log}");
     assert!(!log.contains("5550001111"), "{log}");
 }
 
@@ -1173,7 +1173,7 @@ fn requires_signed_calls_when_a_key_is_set() {
         ["live", "videoroom", FROM, TO].map(|text| json!(text)).each_ref()
     );
     let log = end(runner);
-    assert_eq!(log.matches(" WARN ").count(), 4, "{log}");
+    assert_eq!(log.matches(" WARN  403 POST ").count(), 4, "{log}");
     assert!(!log.contains("5550001111"), "{log}");
 }
 

@@ -241,10 +241,7 @@ fn rejects_an_offer_of_other_codecs_with_a_reason() {
     );
     assert_eq!(answer, None);
     assert!(violations[0].contains("status 400"), "{violations:?}");
-    assert!(
-        violations[0].contains("opus/48000/2, PCMU/8000"),
-        "{violations:?}"
-    );
+    assert!(violations[0].contains("opus/48000/2, PCMU/8000"), "{violations:?}");
 }
 
 /// Header extensions of both forms of RFC 8285 and of others (0xabac is ONVIF's) are ignored, and
