@@ -41,6 +41,8 @@ class Talk:
         self.caller = await self.world.caller(self.server.url, self.answer["token"])
         self.bot = await self.world.bot(self.caller, self.answer)
         await self.caller.hear(self.caller.hz, self.bot)
+        # One connection carries the sound; the bot has joined with both.
+        await self.runner.wait_for_log("connected after")
         self.first = self.took()
         return self
 
