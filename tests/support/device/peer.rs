@@ -267,6 +267,9 @@ impl Peer {
 
     fn handle_stun(&mut self, datagram: &[u8], from: SocketAddr, now: Instant, report: &mut Report) {
         let (ufrag, pwd) = &self.options.credentials;
+        if stun::is_for_another(datagram, &format!("{ufrag}:{}", self.answer.ufrag)) {
+            return;
+        }
         match stun::read(datagram, pwd, &self.answer.pwd) {
             Ok(Message::Request { transaction }) => {
                 let response = stun::response(&transaction, from, ufrag, &self.answer.ufrag, pwd);

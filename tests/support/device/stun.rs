@@ -81,6 +81,14 @@ pub fn response(
     finish(message, local_pwd)
 }
 
+/// Returns whether a request has the user name of another session: the system may give a device the
+/// port of an earlier one, whose session is not over for the runner.
+pub fn is_for_another(message: &[u8], user_name: &str) -> bool {
+    message.len() >= HEADER_BYTES
+        && message.starts_with(&REQUEST.to_be_bytes())
+        && find(message, USERNAME).is_some_and(|name| name != user_name.as_bytes())
+}
+
 /// Verifies and parses a message: requests use the device's password, responses the runner's.
 pub fn read(message: &[u8], local_pwd: &str, remote_pwd: &str) -> Result<Message, String> {
     if message.len() > MESSAGE_BYTES_MAX {
