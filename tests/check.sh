@@ -100,7 +100,7 @@ gate_lanes() {
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
     # second wait for the most part, though two processes share the checks of most. The pages of `assistants` come beside `rooms`.
-    together 'browser firefox moq rooms aiortc pipecat-bots' 'net calls livekit jobs pipecat acme assistants smallest telephone gstreamer local'
+    together 'browser firefox moq rooms aiortc pipecat-bots gstreamer local' 'net calls livekit jobs pipecat acme assistants smallest telephone'
     judge_alone
 }
 
