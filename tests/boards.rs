@@ -120,7 +120,7 @@ fn every_profile_has_a_description() {
 #[test]
 fn the_key_of_a_board_is_made_once_and_shown_in_a_url() {
     if !rustix::process::geteuid().is_root() {
-        return skip::lacks_ability("the key of a board", "its script needs root");
+        return skip::lacks_root("the key of a board", "its script needs root");
     }
     let etc = folder();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards/common/api-key");

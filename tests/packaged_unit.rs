@@ -128,7 +128,7 @@ impl Drop for Unit {
 fn can_run() -> bool {
     let what = "the unit of the package";
     if !rustix::process::geteuid().is_root() {
-        skip::lacks_ability(what, "only root can run it");
+        skip::lacks_root(what, "only root can run it");
         return false;
     }
     // A container, in which the gate may run, has none.

@@ -366,7 +366,7 @@ impl Board {
 #[test]
 fn the_board_applies_what_the_page_took() {
     if !rustix::process::geteuid().is_root() {
-        return skip::lacks_ability("settings that a board applies", "its script needs root");
+        return skip::lacks_root("settings that a board applies", "its script needs root");
     }
     let mut setup = SetupProcess::start();
     let draft = setup.post("/settings", &form()).json();
@@ -451,7 +451,7 @@ fn the_board_applies_what_the_page_took() {
 #[test]
 fn the_board_rejects_what_the_page_would_not_write() {
     if !rustix::process::geteuid().is_root() {
-        return skip::lacks_ability("settings that a board rejects", "its script needs root");
+        return skip::lacks_root("settings that a board rejects", "its script needs root");
     }
     let board = Board::new();
     for wrong in [

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::livekit::start_session;
 use crate::support::client::Client;
 use crate::support::http;
-use crate::support::program::{descriptors, wait_for_descriptors, wait_for_no_children, wait_until};
+use crate::support::program::{descriptors, wait_for_descriptors, wait_for_end, wait_for_no_children, wait_until};
 use crate::support::runner::TestRunner;
 
 /// A bot that says who it is when a call begins, and stays until its call has ended.
@@ -171,10 +171,7 @@ fn the_children_of_a_bot_end_with_its_call() {
     let line = runner.wait_for_log("left ");
     let left = *numbers(&line).last().expect("a number");
     hang_up(&runner, client);
-    assert!(
-        !fs::exists(format!("/proc/{left}/fd/0")).unwrap_or(true),
-        "{left} is left"
-    );
+    wait_for_end(left);
 }
 
 #[test]

@@ -28,8 +28,12 @@ impl Small<'_> {
         match made {
             Ok(made) if made.status.success() => Some(Small(data)),
             other => {
-                let why = format!("file systems in memory need root ({other:?})");
-                skip::lacks_ability("the cloud service on a full disk", &why);
+                let what = "the cloud service on a full disk";
+                if rustix::process::geteuid().is_root() {
+                    skip::lacks_ability(what, &format!("no file system in memory: {other:?}"));
+                } else {
+                    skip::lacks_root(what, "a file system in memory needs it");
+                }
                 None
             }
         }

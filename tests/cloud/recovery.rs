@@ -206,7 +206,7 @@ fn leftovers_that_cannot_be_removed_block_nothing() {
         }
         fs::write(gate.path().join("kept"), "").expect("the folder is writable");
         if !bind(gate.path(), &left) {
-            skip::lacks_ability("leftovers that cannot be removed", "mounts need root");
+            skip::lacks_root("leftovers that cannot be removed", "mounts need root");
             return;
         }
         let cloud = TestCloud::start(&data, &shell(&[], r#"echo image > "$BUILD_OUT/i""#, gate.path()));

@@ -193,7 +193,7 @@ impl TestRunner {
     pub fn start_among_mounts(script: &str, args: &[&str], variables: &[(&str, &str)]) -> Option<Self> {
         let probe = Command::new("unshare").args(["-m", "true"]).status();
         if !probe.is_ok_and(|status| status.success()) {
-            skip::lacks_ability("the runner on a machine with faults", "mounts need root");
+            skip::lacks_root("the runner on a machine with faults", "mounts need root");
             return None;
         }
         let folder = folder();

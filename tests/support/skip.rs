@@ -30,6 +30,11 @@ pub fn lacks_ability(what: &str, why: &str) {
     skip(what, why);
 }
 
+/// Skips a test for want of the rights of root.
+pub fn lacks_root(what: &str, why: &str) {
+    skip(what, &format!("{why}: as root, tests/check.sh"));
+}
+
 /// Returns whether a program is in `PATH`, and skips the test if it is not.
 pub fn has_program(program: &str, what: &str, package: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

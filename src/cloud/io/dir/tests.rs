@@ -111,7 +111,7 @@ fn with_own_mounts(work: impl FnOnce() + Send + 'static) {
         let apart = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         match own.and_then(|()| rustix::mount::mount_change("/", apart)) {
             Ok(()) => work(),
-            Err(_) => skip::lacks_ability("folders with mounts in them", "mounts need root"),
+            Err(_) => skip::lacks_root("folders with mounts in them", "mounts need root"),
         }
     });
     thread.join().expect("what is asserted holds");
