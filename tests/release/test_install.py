@@ -21,6 +21,8 @@ import threading
 import unittest
 from pathlib import Path
 
+from skips import lacks
+
 SCRIPT = Path(__file__).resolve().parents[2] / "boards/install.sh"
 VERSION = "9.8.7"
 TARGETS = [
@@ -228,7 +230,7 @@ class Install(unittest.TestCase):
         wgets = [["wget"]] if shutil.which("wget") else []
         wgets += [["busybox", "wget"]] if shutil.which("busybox") else []
         if not wgets:
-            self.skipTest("wget is not installed")
+            lacks(self, "wget is not installed: apt-get install wget")
         (self.tools / "curl").unlink()
         for wget in wgets:
             with self.subTest(wget=wget):

@@ -12,6 +12,7 @@ import csv
 import email
 import gzip
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -26,6 +27,8 @@ import tempfile
 import unittest
 import zipfile
 from pathlib import Path
+
+from skips import lacks
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "boards/release.d"
 VERSION = "9.8.7"
@@ -175,6 +178,8 @@ class Packages(unittest.TestCase):
         written = self.write("wheel.py", out, {self.own_target: self.own})
         self.assertEqual(written.returncode, 0, written.stderr)
         self.assertRegex(written.stdout, r"-manylinux_2_\d+_")
+        if importlib.util.find_spec("ensurepip") is None:
+            lacks(self, "pip in an environment of its own: apt-get install python3-venv")
         subprocess.run([sys.executable, "-m", "venv", home], check=True)
         pip = [home / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--find-links", out, NAME]
         subprocess.run(pip, check=True)
@@ -209,8 +214,9 @@ class Packages(unittest.TestCase):
         processor = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), "arm")
         return path.name.startswith(f"{NAME}-linux-{processor}-")
 
-    @unittest.skipUnless(shutil.which("npm"), "npm is not installed: apt-get install npm")
     def test_npm_installs_packages_that_run(self):
+        if not shutil.which("npm"):
+            lacks(self, "npm is not installed: apt-get install npm")
         out, home = self.root / "own-npm", self.root / "project"
         # Those of other processors are in no registry either, and npm goes on without them.
         others = {target: path for target, path in self.programs.items() if target.split("-")[0] != platform.machine()}
