@@ -201,7 +201,7 @@ impl Association {
         let tsn: [u8; 4] = head[..4].try_into().expect("four bytes");
         let stream = u16::from_be_bytes([head[4], head[5]]);
         let ppid = u32::from_be_bytes(head[8..12].try_into().expect("four bytes"));
-        // It may be sent again while its acknowledgement is under way, with the next right behind it.
+        // It may be sent again while its acknowledgement is under way, and the next with it.
         let is_missed = |waiting| waiting != tsn && self.acknowledged != Some(waiting);
         if self.unacknowledged.is_some_and(is_missed) {
             turn.violations
