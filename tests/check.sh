@@ -254,9 +254,10 @@ environments() {
     tests/check/pipewire-alsa.sh
 }
 
-# Licences, sources, banned crates, hashes of what the tests install; advisories with an invented database.
+# Licences, sources, banned crates, hashes of what the tests install; advisories of a database that is kept here, and of an invented one.
 dependencies() {
     tests/check/deny.sh
+    tests/check/advisories.sh --kept
     tests/check/pins.py
     python3 tests/check/test_supply_chain.py
 }

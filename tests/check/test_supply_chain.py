@@ -123,6 +123,17 @@ class Advisories(InFolder):
         self.assertIn("Cargo.lock: advisories ok", said)
         self.assertEqual(run("advisories.sh", self.folder, MAX_AGE_DAYS="100")[0], 0)
 
+    def test_what_is_kept_of_a_database_is_checked_at_any_age(self):
+        name, _ = self.database(LOCKED, 1_000)
+        self.database(FOREIGN, 1)
+        kept = {"ADVISORIES_KEPT": str(self.folder / "kept.txt")}
+        code, said = run("advisories.sh", "--keep", self.folder, **kept)
+        self.assertEqual((code, said.strip().endswith("kept.txt: 1 advisories")), (0, True), said)
+        code, said = run("advisories.sh", "--kept", **kept)
+        self.assertEqual(code, 1, said)
+        self.assertIn(f"ID: {name}", said)
+        self.assertNotIn("older than", said)
+
     def test_no_database_and_one_without_advisories_differ(self):
         self.assertEqual(run("advisories.sh", self.folder / "none")[0], 3)
         # The cache of somebody who never fetched one.
