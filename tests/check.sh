@@ -82,7 +82,7 @@ needs_for_people() {
 
 # Without the checks of `tests/peers/night.txt`, and with fewer kills and selections of features.
 gate() {
-    export CHECKS_GATE=1 ROUNDS=${ROUNDS:-30}
+    export CHECKS_GATE=1 ROUNDS=${ROUNDS:-30} KILLS=${KILLS:-20}
     begin_lanes
     gate_lanes
     end_lanes
@@ -95,7 +95,7 @@ gate_lanes() {
     restore_all
     say 'builds, and tests that own their clock'
     # Cargo holds a lock while it compiles test builds, for which `features` and `doc` wait.
-    together 'environments fmt page scripts deny workflows monitoring manifests features cross macos' 'lint unit documents blackbox chaos clock' 'size reduced cloud cloud-scale openapi doc'
+    together 'environments fmt page scripts deny workflows monitoring manifests features cross macos' 'lint unit documents blackbox chaos calls-chaos clock' 'size reduced cloud cloud-scale openapi doc'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
@@ -109,7 +109,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos cloud-stores engines room-faults nodes local-kernel livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures wheels image release'
+    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos cloud-stores engines room-faults nodes local-kernel livekit-sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures wheels image release'
     end_lanes
 }
 

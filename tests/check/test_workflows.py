@@ -15,7 +15,7 @@ CHECK = (ROOT / "tests/check.sh").read_text()
 NIGHTLY = (ROOT / ".github/workflows/nightly.yml").read_text()
 # Stages of the gate by the folders of tests/peers that tests/peers/night.txt names, and those that the gate's variables shorten.
 OF_FOLDER = {"browser": {"browser", "firefox"}, "moq": {"moq"}, "room": {"rooms", "livekit", "jobs"}, "assistants": {"assistants"}}
-SHORTENED = {"features", "chaos"}
+SHORTENED = {"features", "chaos", "calls-chaos"}
 # A job of its own, without a container.
 OWN_JOB = {"advisories"}
 
@@ -55,7 +55,7 @@ class Night(unittest.TestCase):
         lines = (ROOT / "tests/peers/night.txt").read_text().splitlines()
         self.assertEqual({line.split()[0] for line in lines if line and not line.startswith("#")}, OF_FOLDER.keys())
         self.assertEqual((SHORTENED | set().union(*OF_FOLDER.values())) - lanes("gate_lanes"), set())
-        self.assertIn("export CHECKS_GATE=1 ROUNDS=", body("gate"))
+        self.assertIn("export CHECKS_GATE=1 ROUNDS=${ROUNDS:-30} KILLS=${KILLS:-20}", body("gate"))
 
     def test_each_stage_of_a_lane_or_a_night_is_one(self):
         stages, included = matrix()

@@ -189,7 +189,7 @@ class Ends:
 def name_of(record):
     """What the client typed in a call, and of one that was turned away its number."""
     if record["outcome"] == "refused":
-        return record["from"]
+        return record["caller"]
     return record["turns"][0]["text"] if record["turns"] else None
 
 
