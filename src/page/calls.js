@@ -5,6 +5,7 @@ import { file, follow, ownCall, request } from './api.js';
 import { pastCharts } from './charts.js';
 import { duration, make } from './dom.js';
 import { listenBox } from './listen.js';
+import { rich } from './rich.js';
 import { labelOf } from './transports.js';
 
 const PAGE = 25;
@@ -35,7 +36,7 @@ function said({ by, text, at_ms: at, latency_ms: latency, stages = [] }) {
 	const parts = stages.filter(({ ms: took }) => isMs(took)).map(({ name, ms: took }) => `${String(name).replaceAll('_', ' ')} ${ms(took)}`);
 	const timing = [isMs(latency) ? `after ${ms(latency)}` : '', ...parts].filter(Boolean).join(' · ');
 	const who = make('p', 'who', `${by === 'bot' ? 'Bot' : 'Caller'} · ${duration(at / 1000)}`);
-	return make('li', by === 'bot' ? 'bot' : 'user', who, make('p', 'words', text), ...timing ? [make('p', 'small', timing)] : []);
+	return make('li', by === 'bot' ? 'bot' : 'user', who, make('p', 'words', ...by === 'bot' ? rich(text) : [text]), ...timing ? [make('p', 'small', timing)] : []);
 }
 
 /** The network of a past call, as far as it was measured. A stream has no jitter, and loses nothing. */

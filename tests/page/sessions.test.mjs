@@ -270,6 +270,17 @@ test('calls are listed with who called and why they ended, and a call opens with
 	own.shown.show(false);
 });
 
+test('the texts of an opened call look as they did in it', async () => {
+	const turns = [{ by: 'caller', text: '**Now** or later?', at_ms: 1000 }, { by: 'bot', text: 'At **noon**.', at_ms: 2000 }];
+	const own = list({ calls: [200, { calls: [CALL], next: null }], call: { c1: { ...CALL, turns } } });
+	await own.show();
+	const [caller, bot] = (await open(own)).querySelector('ol').children;
+	assert.equal(caller.textContent, 'Caller · 1 s**Now** or later?');
+	assert.equal(bot.textContent, 'Bot · 2 sAt noon.');
+	assert.equal(bot.querySelector('strong').textContent, 'noon');
+	own.shown.show(false);
+});
+
 test('an opened call tells how it ended, in sentences', async () => {
 	const dialled = { ...CALL, direction: 'outbound', answered_by: 'human', transferred_to: '+15550001111', endedBy: 'bot', hang_up_reason: 'the caller said goodbye', listeners: 2, errors: ['no voice', 'too late'] };
 	const own = list({ calls: [200, { calls: [dialled, { ...CALL, id: 'c2' }], next: null }], call: { c1: dialled, c2: CALL } });
