@@ -436,8 +436,8 @@ const PROGRAMS: &[RunnerFlag] = &[
         "--sandbox",
         FlagKind::Switch(|args| args.sandbox = true),
         BOTS,
-        "Run the command after `--`, or the program of functions, in bubblewrap: it writes to its working folder and a temporary one alone, \
-         and sees neither other processes, the state folder, nor the files with the runner's keys. Needs the program bwrap.",
+        "Run the command after `--`, or the program of functions, in bubblewrap: it writes to its working folder, \
+         a temporary one and that of uploads alone, and sees neither other processes, the state folder, nor the files with the runner's keys. Needs the program bwrap.",
     ),
 ];
 
@@ -522,8 +522,8 @@ const GENERALS: &[RunnerFlag] = &[
             put(&mut args.settings.page, is_page)
         }),
         GENERAL,
-        "`page` lets those with the API key change bot, services, voice, language and key in the file of --config, at \
-         /client/#settings. What only a start reads restarts the runner; a change with which it does not start is taken \
+        "`page` lets those with the API key change bot, services, voice, language, sound card and key in the file of \
+         --config, at /client/#settings. What only a start reads restarts the runner; a change with which it does not start is taken \
          back. [default: off]",
     )
     .needs(&[Feature::Setup])

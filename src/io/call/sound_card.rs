@@ -27,11 +27,11 @@ const COMMANDS_END: Duration = Duration::from_secs(1);
 struct CardLine {
     frames: CardFrames,
     recorded: mpsc::Receiver<Vec<i16>>,
-    heard: mpsc::Sender<Vec<i16>>,
+    received: mpsc::Sender<Vec<i16>>,
 }
 
 impl CallerCard for CardLine {
-    fn exchange(&mut self, heard: &[i16; FRAME_SAMPLES]) -> Option<[i16; FRAME_SAMPLES]> {
+    fn exchange(&mut self, received: &[i16; FRAME_SAMPLES]) -> Option<[i16; FRAME_SAMPLES]> {
         loop {
             match self.recorded.try_recv() {
                 Ok(pcm) => self.frames.handle_recorded(&pcm),
@@ -39,9 +39,9 @@ impl CallerCard for CardLine {
                 Err(TryRecvError::Disconnected) => return None,
             }
         }
-        if self.frames.is_played(heard) {
+        if self.frames.is_played(received) {
             // A loudspeaker that takes nothing loses sound.
-            let _ = self.heard.try_send(heard.to_vec());
+            let _ = self.received.try_send(received.to_vec());
         }
         Some(self.frames.next_recorded())
     }
@@ -52,7 +52,7 @@ pub fn open(config: &LocalConfig) -> (Box<dyn CallerCard>, BoxedTask) {
     let (session, io, slots) = local::session_of_call(config);
     let (running, slot, stop) = CallPlace::new().begin(session, io);
     let (to_call, recorded) = mpsc::channel(FRAMES_MAX);
-    let (heard, to_card) = mpsc::channel(FRAMES_MAX);
+    let (received, to_card) = mpsc::channel(FRAMES_MAX);
     let media = slot.open(Audio::at(RATE_HZ));
     let carrying = async move {
         carry(media, to_call, to_card).await;
@@ -65,13 +65,13 @@ pub fn open(config: &LocalConfig) -> (Box<dyn CallerCard>, BoxedTask) {
     let line = CardLine {
         frames: CardFrames::default(),
         recorded,
-        heard,
+        received,
     };
     (Box::new(line), tasks::boxed(task))
 }
 
 /// Carries sound between the card and the conversation, until one of them is gone.
-async fn carry(mut card: Media, recorded: mpsc::Sender<Vec<i16>>, mut heard: mpsc::Receiver<Vec<i16>>) {
+async fn carry(mut card: Media, recorded: mpsc::Sender<Vec<i16>>, mut received: mpsc::Receiver<Vec<i16>>) {
     loop {
         tokio::select! {
             event = card.recv() => match event {
@@ -82,7 +82,7 @@ async fn carry(mut card: Media, recorded: mpsc::Sender<Vec<i16>>, mut heard: mps
                 Some(Event::Left(_)) | None => return,
                 Some(_) => {}
             },
-            pcm = heard.recv() => match pcm {
+            pcm = received.recv() => match pcm {
                 Some(pcm) => {
                     let _ = timeout(FRAME, card.send_audio(&pcm)).await;
                 }

@@ -25,7 +25,7 @@ const QUIET_FRAMES_MAX: usize = 10;
 pub trait CallerCard: Send {
     /// Takes the next 20 ms that the caller hears, and returns those that the microphone has
     /// recorded; `None` once the card is gone.
-    fn exchange(&mut self, heard: &[i16; FRAME_SAMPLES]) -> Option<[i16; FRAME_SAMPLES]>;
+    fn exchange(&mut self, received: &[i16; FRAME_SAMPLES]) -> Option<[i16; FRAME_SAMPLES]>;
 }
 
 /// What the microphone has recorded, and which frames of the bot are played.
@@ -84,8 +84,8 @@ impl CardFrames {
     }
 
     /// Returns whether a frame of the bot is played.
-    pub fn is_played(&mut self, heard: &[i16]) -> bool {
-        self.quiet = match (has_sound(heard), self.quiet) {
+    pub fn is_played(&mut self, received: &[i16]) -> bool {
+        self.quiet = match (has_sound(received), self.quiet) {
             (true, _) => Some(0),
             (false, quiet) => quiet.map(|frames| frames + 1),
         };

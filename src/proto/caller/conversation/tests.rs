@@ -111,9 +111,9 @@ struct Card {
 }
 
 impl CallerCard for Card {
-    fn exchange(&mut self, heard: &[i16; FRAME_SAMPLES]) -> Option<[i16; FRAME_SAMPLES]> {
+    fn exchange(&mut self, received: &[i16; FRAME_SAMPLES]) -> Option<[i16; FRAME_SAMPLES]> {
         let mut frames = self.frames.lock().expect("no panic");
-        frames.push(heard[0]);
+        frames.push(received[0]);
         (frames.len() <= self.lasts).then(|| [frames.len() as i16; FRAME_SAMPLES])
     }
 }
@@ -133,8 +133,11 @@ fn a_caller_talks_until_the_user_hangs_up() {
     assert!(!rig.call.is_over());
     let said: Vec<i16> = rig.audio.iter().map(|frame| frame[0]).collect();
     assert_eq!((said.len(), &said[4..8]), (601, &[3_000, 6, 7, 8][..]));
-    let heard = frames.lock().expect("no panic").clone();
-    assert_eq!((heard[2], heard[3], heard[53], heard.len()), (0, 700, 0, 601));
+    let received = frames.lock().expect("no panic").clone();
+    assert_eq!(
+        (received[2], received[3], received[53], received.len()),
+        (0, 700, 0, 601)
+    );
     rig.call.handle_stop(rig.now);
     assert_eq!(rig.call.verdict().failures, Vec::<String>::new());
     // The card of another call is unplugged for too long.
