@@ -5,12 +5,14 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import fcntl
 import hashlib
 import importlib
 import io
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -633,6 +635,71 @@ class Children(unittest.TestCase):
                 ours.shutdown(socket.SHUT_RDWR)
                 process.wait()
 
+    def test_a_process_without_free_descriptors_goes_on(self):
+        # It is full when it says that it has loaded the bot.
+        source = ("import gc, os, resource\nfreeze = gc.freeze\ndef fill():\n    freeze()\n    free = os.dup(0)\n    os.close(free)\n"
+                  "    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))\n"
+                  "gc.freeze = fill\nasync def bot(args):\n    pass\n")
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines, open(os.devnull, "w") as out:
+            pathlib.Path(folder, "bot.py").write_text(source)
+            package, at_once = program_of_package(), "SPARE_AFTER_S = 0.5"
+            assert at_once in package
+            pathlib.Path(folder, "package.py").write_text(package.replace(at_once, "SPARE_AFTER_S = 0"))
+            with theirs:
+                process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, cwd=folder,
+                                           env={"EDGE_RUNNER_WARM": "fork"})
+            with process, contextlib.ExitStack() as at_end:
+                at_end.callback(process.kill)
+                self.assertEqual(json.loads(lines.readline())["mode"], "fork")
+                for call in (1, 2):
+                    socket.send_fds(ours, [b'{"call":%d,"arguments":{}}\n' % call], [out.fileno(), out.fileno()])
+                    refused = json.loads(lines.readline())
+                    self.assertEqual((refused["call"], "no room" in refused.get("error", "")), (call, True), refused)
+                    ours.sendall(b'{"ping":1}\n')
+                    self.assertEqual(json.loads(lines.readline()), {"pong": 1})
+                ours.shutdown(socket.SHUT_RDWR)
+                process.wait()
+
+    def test_a_child_whose_end_nothing_would_notice_is_killed(self):
+        source = ("import os\nopen_pidfd = os.pidfd_open\ndef fails_once(pid):\n    os.pidfd_open = open_pidfd\n"
+                  "    with open('failed.new', 'w') as file:\n        file.write(str(pid))\n    os.rename('failed.new', 'failed')\n"
+                  "    raise OSError('no descriptor')\nos.pidfd_open = fails_once\nasync def bot(args):\n    print('ran')\n")
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:
+            pathlib.Path(folder, "bot.py").write_text(source)
+            pathlib.Path(folder, "package.py").write_text(program_of_package())
+            with theirs:
+                process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, cwd=folder,
+                                           env={"EDGE_RUNNER_WARM": "fork"})
+            with process, contextlib.ExitStack() as at_end, open(os.path.join(folder, "out"), "w+") as out:
+                at_end.callback(process.kill)
+                self.assertEqual(json.loads(lines.readline())["mode"], "fork")
+                failed = pathlib.Path(folder, "failed")
+                until(failed.exists)
+                socket.send_fds(ours, [b'{"call":1,"arguments":{}}\n'], [out.fileno(), out.fileno()])
+                started, ended = json.loads(lines.readline()), json.loads(lines.readline())
+                self.assertEqual((started["call"], ended), (1, {"call": 1, "exit": 0}))
+                self.assertIsNone(state(int(failed.read_text())), "it was reaped")
+                out.seek(0)
+                self.assertEqual(out.read(), "ran\n")
+                ours.shutdown(socket.SHUT_RDWR)
+                process.wait()
+
+    def test_a_child_may_have_any_descriptor(self):
+        from edge_runner.warm import is_readable
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard != resource.RLIM_INFINITY and hard < 2000:
+            self.skipTest("the system allows too few descriptors")
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+        ours, theirs = socket.socketpair()
+        with ours, theirs, socket.socket(fileno=fcntl.fcntl(theirs, fcntl.F_DUPFD, 1024)) as high:
+            self.assertFalse(is_readable(high))
+            ours.sendall(b"+")
+            self.assertTrue(is_readable(high))
+
     def test_children_that_die_unused_are_forked_ever_more_rarely(self):
         from edge_runner.warm import SPARE_AFTER_S, SPARE_PAUSE_MAX_S, SpareClock
 
@@ -659,17 +726,17 @@ class Children(unittest.TestCase):
         from edge_runner import warm
 
         ours, theirs = socket.socketpair()
-        select = warm.select.select
+        is_readable = warm.is_readable
 
-        def select_and_call(reading, writing, failed, limit_s):
+        def call_and_see(connection, limit_s=0):
             if limit_s:
                 ours.sendall(b'{"call":0,"arguments":{}}\n')
-            return select(reading, writing, failed, limit_s)
+            return is_readable(connection, limit_s)
 
         control = warm.Control.__new__(warm.Control)
         control._socket, control._received, control._descriptors = theirs, b"", []
         control._rehearse = mock.Mock(side_effect=AssertionError("the call waits"))
-        with ours, theirs, mock.patch.object(warm.select, "select", select_and_call):
+        with ours, theirs, mock.patch.object(warm, "is_readable", call_and_see):
             self.assertEqual(control._next_call(), {"call": 0, "arguments": {}})
 
     def test_a_call_does_not_wait_for_a_child_that_rehearses(self):

@@ -100,21 +100,14 @@ class Control:
                         spare = None
                         clock.handle_death(time.monotonic())
             if not ready:
-                own, other = socket.socketpair()
                 try:
-                    spare = self._fork(children)
+                    spare = self._fork_spare(children)
                 except OSError:
                     clock.handle_refusal(time.monotonic())
-                if spare and spare.pid == 0:
-                    own.close()
-                    self._socket.close()
-                    return self._wait_as_spare(other)
-                other.close()
-                if spare:
-                    spare.connection = own
-                    poll.register(spare.descriptor, select.POLLIN)
-                else:
-                    own.close()
+                    continue
+                if spare.pid == 0:
+                    return self._wait_as_spare(spare.connection)
+                poll.register(spare.descriptor, select.POLLIN)
                 continue
             while self._is_readable():
                 call = self._next()
@@ -122,6 +115,11 @@ class Control:
                     self._send({"pong": call["ping"]})
                     continue
                 streams, self._descriptors = self._descriptors[:2], self._descriptors[2:]
+                if len(streams) < 2:
+                    for descriptor in streams:
+                        os.close(descriptor)
+                    self._send({"call": call["call"], "error": "the system has no room for its stdout and stderr"})
+                    continue
                 child = spare if spare and spare.is_waiting() else None
                 spare = None if child else spare
                 clock.handle_call(time.monotonic())
@@ -147,6 +145,19 @@ class Control:
                     child.call = call["call"]
                     self._send({"call": child.call, "pid": child.pid})
 
+    def _fork_spare(self, children):
+        """Forks a child ahead of its call, each with its end of a connection."""
+        own, other = socket.socketpair()
+        try:
+            child = self._fork(children)
+        except OSError:
+            own.close()
+            other.close()
+            raise
+        child.connection, unused = (own, other) if child.pid else (other, own)
+        unused.close()
+        return child
+
     def _fork(self, children):
         """Forks a child, which keeps nothing of its siblings. Its `pid` is 0 in the child itself."""
         child = Child(fork())
@@ -160,12 +171,19 @@ class Control:
             reseed()
             self.is_child = True
         else:
-            child.descriptor = os.pidfd_open(child.pid)
+            try:
+                child.descriptor = os.pidfd_open(child.pid)
+            except OSError:
+                # Nothing would notice its end.
+                os.kill(child.pid, signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+                raise
             children[child.descriptor] = child
         return child
 
     def _wait_as_spare(self, connection):
         """Waits for the call of a child that was forked ahead of it. Ends with the parent."""
+        self._socket.close()
         self._socket, self._received = connection, b""
         self._run_rehearsal()
         connection.sendall(b"+")
@@ -307,7 +325,10 @@ def has_bare_bot(source):
 
 
 def is_readable(connection, limit_s=0):
-    return bool(select.select([connection], [], [], limit_s)[0])
+    # `select.select` takes no descriptor above 1023.
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(1000 * limit_s))
 
 
 def can_fork(control):
