@@ -12,7 +12,9 @@ import io
 import json
 import os
 import pathlib
+import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -73,9 +75,9 @@ class Peer:
 
     async def serve(self, reader, writer):
         self.request = (await reader.readuntil(b"\r\n\r\n")).decode()
-        key = self.request.split("Sec-WebSocket-Key: ")[1].split("\r\n")[0]
+        key = re.search(r"(?i)\r\nsec-websocket-key: (\S+)", self.request)[1]
         accept = base64.b64encode(hashlib.sha1(key.encode() + media.GUID).digest()).decode()
-        writer.write(f"HTTP/1.1 {self.status}\r\nsec-websocket-accept: {accept}\r\n\r\n".encode())
+        writer.write(f"HTTP/1.1 {self.status}\r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: {accept}\r\n\r\n".encode())
         for opcode, data in self.sends:
             length = bytes([len(data)]) if len(data) < 126 else b"\x7f" + len(data).to_bytes(8, "big")
             writer.write(bytes([opcode]) + length + data)
@@ -832,6 +834,37 @@ class Children(unittest.TestCase):
         ended, _, log = self.fork(bot + "1 / 0")
         self.assertEqual(ended, {"call": 7, "exit": 1})
         self.assertTrue(log.endswith("ZeroDivisionError: division by zero\n"), log)
+
+
+@unittest.skipUnless(shutil.which("node"), "Node is not installed")
+class Node(unittest.IsolatedAsyncioTestCase):
+    async def test_the_example_waits_for_its_call_and_plays_it_back(self):
+        ours, theirs = socket.socketpair()
+        heard = speech(b"\1\2", 16_000)
+        async with Peer([(0x82, heard)]) as peer:
+            with theirs:
+                # Node 22 has it without the option.
+                process = await asyncio.create_subprocess_exec(
+                    "node", "--experimental-websocket", ROOT / "examples/bots/warm_echo.mjs", stdin=theirs,
+                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "EDGE_RUNNER_WARM": "once"})
+            reader, writer = await asyncio.open_connection(sock=ours)
+            hello = json.loads(await reader.readline())
+            self.assertEqual((hello["hello"], hello["mode"], hello["pings"]), (1, "once", True))
+            self.assertEqual(hello["files"], [str(ROOT / "examples/bots/warm_echo.mjs")])
+            writer.write(b'{"ping":3}\n')
+            self.assertEqual(json.loads(await reader.readline()), {"pong": 3})
+            call = {"call": 0, "arguments": {"kind": "websocket", "media_url": peer.url}}
+            writer.write(json.dumps(call).encode() + b"\n")
+            self.assertEqual(await process.stdout.readline(), b"a call of kind websocket\n")
+
+            async def echo():
+                while not peer.read:
+                    await asyncio.sleep(0.01)
+
+            await asyncio.wait_for(echo(), 30)
+            writer.close()
+            self.assertEqual(await process.wait(), 0, "it ends with the runner")
+        self.assertEqual(peer.read, [(2, media.read_fields(heard))])
 
 
 class Files(unittest.TestCase):
