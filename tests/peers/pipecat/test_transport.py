@@ -16,9 +16,10 @@ sys.dont_write_bytecode = True
 sys.path = [folder for folder in sys.path if folder != str(pathlib.Path(__file__).resolve().parent)]
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bots"))
 
-from test_edge_runner import Peer  # noqa: E402
+from test_edge_runner import Peer, text  # noqa: E402
 
 from edge_runner import Refused, session, transport  # noqa: E402
+from loguru import logger  # noqa: E402
 from pipecat.pipeline.pipeline import Pipeline  # noqa: E402
 from pipecat.pipeline.worker import PipelineWorker  # noqa: E402
 from pipecat.transports.base_transport import TransportParams  # noqa: E402
@@ -114,6 +115,42 @@ class Ends(unittest.IsolatedAsyncioTestCase):
             name, = params
             self.assertIn(f"ERROR edge_runner: {name} is 4000", log.getvalue())
             self.assertIsInstance(bot.caller.session.refused, Refused)
+
+
+class Messages(unittest.IsolatedAsyncioTestCase):
+    async def heard(self, message, handle=None):
+        """Returns what a bot heard of the message of a caller who leaves then."""
+        heard = []
+        async with Peer([(0x82, text(message)), HANG_UP]) as peer:
+            bot = Bot(peer)
+            if handle:
+                bot.transport._handle_message = handle
+
+            @bot.transport.event_handler("on_app_message")
+            async def on_app_message(_transport, message, _sender):
+                heard.append(message)
+
+            @bot.transport.event_handler("on_client_disconnected")
+            async def on_client_disconnected(_transport, _client):
+                await bot.runner.cancel()
+
+            await asyncio.wait_for(bot.run(), LIMIT_S)
+        return heard
+
+    async def test_a_key_that_pipecat_does_not_have_is_a_message(self):
+        for message, expected in [({"type": "dtmf", "digit": "A"}, 1), ({"type": "dtmf", "digit": ["1"]}, 1), ({"type": "dtmf", "digit": "1"}, 0)]:
+            self.assertEqual(await self.heard(message), [message] * expected, message)
+
+    async def test_what_a_caller_said_is_in_no_error(self):
+        async def handle(_text):
+            raise ValueError("my number is 4711")
+
+        lines = []
+        sink = logger.add(lines.append, level="INFO")
+        self.addCleanup(logger.remove, sink)
+        await self.heard({"text": "my number is 4711"}, handle)
+        self.assertEqual(sum("not handled: ValueError" in line for line in lines), 1)
+        self.assertFalse(any("4711" in line for line in lines), lines)
 
 
 if __name__ == "__main__":

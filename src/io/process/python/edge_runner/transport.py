@@ -47,6 +47,8 @@ PLAYED_S = LEAD_S + 0.5
 """How long the end of a turn waits for its mark."""
 RATE_HZ = 16_000
 """The caller's rate in a pipeline without input."""
+KEYPAD = {key.value for key in KeypadEntry}
+"""The keys of Pipecat. A to D, which few telephones have, are messages."""
 
 
 @dataclass
@@ -287,8 +289,9 @@ class EdgeTransport(BaseTransport):
                 else:
                     await self._handle_message(value)
             except Exception as error:
-                # Without a traceback, which loguru prints with the values: what the caller said.
-                logger.error(f"What the caller sent was not handled: {error!r}")
+                # The text of an error, as the values that loguru prints of a traceback, may be what the caller said.
+                logger.error(f"What the caller sent was not handled: {type(error).__name__}")
+                logger.debug(f"What the caller sent was not handled: {error!r}")
         self._release_marks()
         if not self._is_closing:
             self._client.fire("disconnected")
@@ -328,8 +331,8 @@ class EdgeTransport(BaseTransport):
         kind = message.get("type") if "label" not in message else None
         if kind == "mark" and message.get("name") in self._marks:
             self._marks.pop(message["name"]).set()
-        elif kind == "dtmf":
-            await end.push_frame(InputDTMFFrame(button=KeypadEntry(str(message.get("digit")).upper())))
+        elif kind == "dtmf" and str(message.get("digit")) in KEYPAD:
+            await end.push_frame(InputDTMFFrame(button=KeypadEntry(str(message["digit"]))))
         else:
             # Both ways, because RTVI's processor stands before the input.
             await end.broadcast_frame(InputTransportMessageFrame, message=message)
