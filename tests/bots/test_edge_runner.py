@@ -73,7 +73,12 @@ class Peer:
         self.server.close()
         await self.server.wait_closed()
 
+    async def send(self, data):
+        """Sends a short binary message."""
+        self.writer.write(bytes([0x82, len(data)]) + data)
+
     async def serve(self, reader, writer):
+        self.writer = writer
         self.request = (await reader.readuntil(b"\r\n\r\n")).decode()
         key = re.search(r"(?i)\r\nsec-websocket-key: (\S+)", self.request)[1]
         accept = base64.b64encode(hashlib.sha1(key.encode() + media.GUID).digest()).decode()

@@ -4,10 +4,12 @@
 import asyncio
 import contextlib
 import io
+import json
 import os
 import pathlib
 import sys
 import unittest
+from unittest import mock
 
 # Set before the import of Pipecat, which logs at its import.
 os.environ.setdefault("LOGURU_LEVEL", "CRITICAL")
@@ -18,8 +20,9 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bots"))
 
 from test_edge_runner import Peer, text  # noqa: E402
 
-from edge_runner import Refused, session, transport  # noqa: E402
+from edge_runner import Refused, media, session, transport  # noqa: E402
 from loguru import logger  # noqa: E402
+from pipecat.frames.frames import EndFrame, OutputDTMFFrame, TTSAudioRawFrame  # noqa: E402
 from pipecat.pipeline.pipeline import Pipeline  # noqa: E402
 from pipecat.pipeline.worker import PipelineWorker  # noqa: E402
 from pipecat.transports.base_transport import TransportParams  # noqa: E402
@@ -151,6 +154,71 @@ class Messages(unittest.IsolatedAsyncioTestCase):
         await self.heard({"text": "my number is 4711"}, handle)
         self.assertEqual(sum("not handled: ValueError" in line for line in lines), 1)
         self.assertFalse(any("4711" in line for line in lines), lines)
+
+
+class Keys(unittest.IsolatedAsyncioTestCase):
+    async def frames_of(self, done):
+        """Returns what a telephone call of a bot that sends keys behind its speech sent, where the provider answers so."""
+        given = json.dumps({"providers": {"telephony_b": "telnyx"}})
+        async with Peer() as peer:
+            with mock.patch.dict("os.environ", EDGE_RUNNER_OPTIONS=given):
+                of_call = session.Session({"session_id": "s", "media_url": peer.url, "transport_type": "telephony_b"})
+            caller = session.WebSocketCaller(of_call, None)
+            params = TransportParams(audio_in_enabled=True, audio_out_enabled=True)
+            bot = transport.FastAPIWebsocketTransport(caller, params)
+            worker = PipelineWorker(Pipeline([bot.input(), bot.output()]))
+            runner = WorkerRunner(handle_sigint=False)
+
+            @bot.event_handler("on_client_connected")
+            async def on_client_connected(_transport, _client):
+                speech = TTSAudioRawFrame(audio=bytes(2 * 2400), sample_rate=24_000, num_channels=1)
+                await worker.queue_frames([speech, OutputDTMFFrame.from_string("1#"), EndFrame()])
+
+            heard = []
+
+            @bot.event_handler("on_app_message")
+            async def on_app_message(_transport, message, _sender):
+                heard.append(message)
+
+            async def answer():
+                """Answers the marks and the keys, as the runner does."""
+                sent = 0
+                while not peer.done.is_set():
+                    for _, frame in peer.read[sent:]:
+                        message = message_of(frame)
+                        if message.get("type") == "mark":
+                            await peer.send(text({**message, "played": True}))
+                        elif message.get("type") == "keys":
+                            await peer.send(text({"type": "keys", "done": done, **({} if done else {"error": "it has no API"})}))
+                        sent += 1
+                    await asyncio.sleep(0.01)
+
+            answers = asyncio.ensure_future(answer())
+            await runner.add_workers(worker)
+            await asyncio.wait_for(runner.run(), LIMIT_S)
+            await answers
+        self.assertEqual(heard, [], "the bot has not asked")
+        return [frame for opcode, frame in peer.read if opcode == 2]
+
+    async def test_the_provider_sends_keys_behind_the_speech(self):
+        frames = await self.frames_of(True)
+        keys, = [at for at, frame in enumerate(frames) if message_of(frame) == {"type": "keys", "keys": "1#"}]
+        self.assertTrue(any(media.AUDIO in frame for frame in frames[:keys]))
+        self.assertFalse(any(any(pcm_of(frame)) for frame in frames), "no tone")
+
+    async def test_the_tones_of_keys_are_played_where_the_provider_does_not(self):
+        frames = await self.frames_of(False)
+        keys, = [at for at, frame in enumerate(frames) if message_of(frame).get("type") == "keys"]
+        self.assertTrue(any(any(pcm_of(frame)) for frame in frames[keys:]), "the tones")
+
+
+def message_of(frame):
+    """Returns the message of a frame, or one without members."""
+    return json.loads(media.read_fields(frame[media.MESSAGE])[1]) if media.MESSAGE in frame else {}
+
+
+def pcm_of(frame):
+    return media.read_fields(frame[media.AUDIO]).get(3, b"") if media.AUDIO in frame else b""
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from pipecat.frames.frames import (
     InputTransportMessageFrame,
     InterruptionFrame,
     OutputAudioRawFrame,
+    OutputDTMFUrgentFrame,
     StartFrame,
     TTSStoppedFrame,
     UserImageRequestFrame,
@@ -49,6 +50,8 @@ RATE_HZ = 16_000
 """The caller's rate in a pipeline without input."""
 KEYPAD = {key.value for key in KeypadEntry}
 """The keys of Pipecat. A to D, which few telephones have, are messages."""
+KEYS_S = 15
+"""How long keys wait for the answer of the provider, which has 10 s."""
 
 
 @dataclass
@@ -153,6 +156,16 @@ class EdgeOutput(BaseOutputTransport):
     async def send_message(self, frame):
         await self._transport.send(frame.message)
 
+    def _supports_native_dtmf(self):
+        return self._transport.is_telephone
+
+    async def _write_dtmf_native(self, frame):
+        """Lets the provider send the keys. Plays their tones where it does not."""
+        if not isinstance(frame, OutputDTMFUrgentFrame) and self._lead.ahead(time.monotonic()) > 0:
+            await self._transport.played(PLAYED_S)
+        if not await self._transport.send_keys("".join(key.value for key in frame.buttons)):
+            await self._write_dtmf_audio(frame)
+
     async def write_audio_frame(self, frame: OutputAudioRawFrame) -> bool:
         if not self._transport.is_connected:
             return False
@@ -186,6 +199,8 @@ class EdgeTransport(BaseTransport):
         self._tasks = set()
         self._marks = {}
         self._mark_names = (f"edge-runner-turn-{number}" for number in itertools.count())
+        self._sending_keys = asyncio.Lock()
+        self._keys_answer = None
         self._is_closing = False
         self._has_fired_closed = False
         for event in ("on_client_connected", "on_client_disconnected", "on_app_message", "on_session_timeout"):
@@ -222,6 +237,10 @@ class EdgeTransport(BaseTransport):
     @property
     def is_connected(self):
         return self._media is not None and self._media.is_open
+
+    @property
+    def is_telephone(self):
+        return self._session.is_telephone
 
     async def begin(self, end):
         """Connects with the first end that starts, and tells the bot of the caller once. A refusal ends the pipeline: as an
@@ -271,7 +290,7 @@ class EdgeTransport(BaseTransport):
         if self._is_closing:
             return
         self._is_closing = True
-        self._release_marks()
+        self._release_waiting()
         if self._media:
             await self._media.close()
             self._fire_closed()
@@ -292,7 +311,7 @@ class EdgeTransport(BaseTransport):
                 # The text of an error, as the values that loguru prints of a traceback, may be what the caller said.
                 logger.error(f"What the caller sent was not handled: {type(error).__name__}")
                 logger.debug(f"What the caller sent was not handled: {error!r}")
-        self._release_marks()
+        self._release_waiting()
         if not self._is_closing:
             self._client.fire("disconnected")
             self._fire_closed()
@@ -331,6 +350,8 @@ class EdgeTransport(BaseTransport):
         kind = message.get("type") if "label" not in message else None
         if kind == "mark" and message.get("name") in self._marks:
             self._marks.pop(message["name"]).set()
+        elif kind == "keys" and self._keys_answer and not self._keys_answer.done():
+            self._keys_answer.set_result(bool(message.get("done")))
         elif kind == "dtmf" and str(message.get("digit")) in KEYPAD:
             await end.push_frame(InputDTMFFrame(button=KeypadEntry(str(message["digit"]))))
         else:
@@ -377,6 +398,27 @@ class EdgeTransport(BaseTransport):
             await asyncio.wait_for(heard.wait(), limit_s)
         except asyncio.TimeoutError:
             self._marks.pop(name, None)
+
+    async def send_keys(self, keys):
+        """Asks the provider of a telephone call to send keys. Returns `False` if it does not: not every provider does, and it
+        takes the runner's credentials. Without an answer they may have been sent."""
+        async with self._sending_keys:
+            if not self.is_connected:
+                return True
+            self._keys_answer = asyncio.get_running_loop().create_future()
+            await self._media.send_message({"type": "keys", "keys": keys})
+            try:
+                return await asyncio.wait_for(self._keys_answer, KEYS_S)
+            except asyncio.TimeoutError:
+                return True
+            finally:
+                self._keys_answer = None
+
+    def _release_waiting(self):
+        """Nothing comes back any more."""
+        self._release_marks()
+        if self._keys_answer and not self._keys_answer.done():
+            self._keys_answer.set_result(True)
 
     def _release_marks(self):
         for heard in self._marks.values():
