@@ -46,7 +46,8 @@ use crate::proto::process::warm::{
 const PROCESS_WARM_LOAD: Duration = Duration::from_secs(180);
 /// Time that a call waits for a process that starts, before it is started by itself.
 const PROCESS_WARM_WAIT: Duration = Duration::from_secs(30);
-/// How often the files of the bot are looked at while no call comes.
+/// How often the files of the bot are looked at while no call comes, and the longest that a call
+/// waits for a look.
 const PROCESS_WARM_LOOK: Duration = Duration::from_secs(2);
 /// Time in which a process forks the child of a call.
 const PROCESS_FORK_WITHIN: Duration = Duration::from_secs(5);
@@ -77,6 +78,8 @@ struct WarmShared {
     state: Mutex<WarmState>,
     /// Changes with `state`.
     changes: watch::Sender<()>,
+    /// Held while a thread looks at the files, so that at most one waits for them.
+    looks: Arc<tokio::sync::Mutex<()>>,
     calls: AtomicU64,
 }
 
@@ -87,7 +90,7 @@ struct WarmState {
     parent: Option<Arc<Parent>>,
     waiting: VecDeque<Box<WaitingBot>>,
     /// The files of the bot and how they were when it was loaded.
-    files: Vec<(PathBuf, Stamp)>,
+    files: BotFiles,
     /// A file has changed since.
     is_outdated: bool,
     /// Processes in a row that failed.
@@ -99,6 +102,7 @@ struct WarmState {
 }
 
 type Stamp = Option<(SystemTime, u64)>;
+type BotFiles = Arc<[(PathBuf, Stamp)]>;
 
 /// What a call gets.
 enum Offer {
@@ -110,10 +114,6 @@ enum Offer {
 }
 
 impl WarmState {
-    fn has_changed(&self) -> bool {
-        have_changed(&self.files)
-    }
-
     fn is_needed(&self, waiting_max: usize) -> bool {
         // What was missing may be there later, and nothing but a try can tell.
         self.is_outdated
@@ -161,12 +161,13 @@ impl WarmBot {
     pub fn start(spec: Arc<ProgramSpec>, warm: WarmSpec) -> Self {
         let shared = Arc::new(WarmShared {
             state: Mutex::new(WarmState {
-                files: stamped(warm.file.clone()),
+                files: stamped(warm.file.clone()).into(),
                 ..WarmState::default()
             }),
             spec,
             warm,
             changes: watch::Sender::default(),
+            looks: Arc::default(),
             calls: AtomicU64::default(),
         });
         let mut keeper = JoinSet::new();
@@ -182,8 +183,9 @@ impl WarmBot {
     /// own.
     pub async fn take(&self, arguments: &str, session_id: &SessionId) -> Option<Program> {
         let mut changes = self.shared.changes.subscribe();
-        self.shared.notice_changes();
         let mut time_is_up = std::pin::pin!(sleep(PROCESS_WARM_WAIT));
+        // Files that cannot be looked at in time stay as they are known.
+        let _ = timeout(PROCESS_WARM_LOOK, self.shared.notice_changes()).await;
         let mut has_waited = false;
         loop {
             let offer = lock(&self.shared.state).offer();
@@ -239,20 +241,37 @@ impl RunningModule for WarmBot {
 }
 
 impl WarmShared {
-    /// Looks whether a file of the bot has changed.
-    fn notice_changes(&self) {
-        let mut state = lock(&self.state);
-        if !state.is_outdated && state.has_changed() {
-            state.is_outdated = true;
-            state.is_pausing = false;
-            drop(state);
-            log::info!("a file of the bot has changed: it is loaded again");
-            self.changes.send_replace(());
+    /// Looks whether a file of the bot has changed. A thread of its own looks: the files of a network
+    /// take their time, in which calls would stand still.
+    async fn notice_changes(&self) {
+        loop {
+            let look = self.looks.clone().lock_owned().await;
+            let known = lock(&self.state).files.clone();
+            let files = known.clone();
+            let have_changed = tasks::blocking(move || {
+                let _look = look;
+                files.iter().any(|(file, stamp)| stamp_of(file) != *stamp)
+            });
+            if !have_changed.await.unwrap_or(false) {
+                return;
+            }
+            let mut state = lock(&self.state);
+            if state.is_outdated {
+                return;
+            }
+            // A process that is ready since has brought others.
+            if Arc::ptr_eq(&state.files, &known) {
+                state.is_outdated = true;
+                state.is_pausing = false;
+                break;
+            }
         }
+        log::info!("a file of the bot has changed: it is loaded again");
+        self.changes.send_replace(());
     }
 
-    /// Takes a process that is ready.
-    fn add(&self, ready: Ready, files: Vec<(PathBuf, Stamp)>) {
+    /// Takes a process that is ready. `have_changed` says whether its files have, since its start.
+    fn add(&self, ready: Ready, files: BotFiles, have_changed: bool) {
         let mut state = lock(&self.state);
         if state.is_outdated || state.error.is_some() {
             state.waiting.clear();
@@ -260,7 +279,7 @@ impl WarmShared {
         state.mode = Some(ready.mode());
         state.error = None;
         state.files = files;
-        state.is_outdated = state.has_changed();
+        state.is_outdated = have_changed;
         // Those with a call keep the one before until their call has ended.
         state.parent = None;
         match ready {
@@ -295,7 +314,7 @@ impl WarmShared {
     }
 
     /// Records that a process could not load the bot. Returns the pause before the next one.
-    fn fail(&self, files: Vec<(PathBuf, Stamp)>, error: String) -> Duration {
+    fn fail(&self, files: BotFiles, error: String) -> Duration {
         let mut state = lock(&self.state);
         state.failures += 1;
         state.error = Some(error);
@@ -333,7 +352,7 @@ async fn keep(shared: Arc<WarmShared>) {
         }
         lock(&shared.state).is_pausing = false;
         let before: Vec<_> = lock(&shared.state).files.iter().map(|(file, _)| file.clone()).collect();
-        let before = stamped(before);
+        let before = stamps(before).await;
         match load(&shared).await {
             Ok((ready, files)) => {
                 let level = match lock(&shared.state).error {
@@ -343,19 +362,21 @@ async fn keep(shared: Arc<WarmShared>) {
                 let mode = ready.mode();
                 // A bot that each call starts names none, and may become one that is loaded.
                 let own = shared.warm.file.iter().filter(|_| files.is_empty());
-                let mut files = stamped(files.iter().chain(own).cloned());
+                let mut files = stamps(files.iter().chain(own).cloned().collect()).await;
+                let mut have_changed = false;
                 // A change since the start of the process is still a change.
                 for (file, stamp) in &mut files {
                     if let Some((_, old)) = before.iter().find(|(known, _)| known == file) {
+                        have_changed |= *stamp != *old;
                         *stamp = *old;
                     }
                 }
-                shared.add(ready, files);
+                shared.add(ready, files.into(), have_changed);
                 log::log!(level, "the bot is loaded before its calls: {mode:?}");
             }
             Err(why) => {
                 let has_old = lock(&shared.state).mode.is_some_and(|mode| mode != WarmMode::None);
-                let pause = shared.fail(before, why.to_string());
+                let pause = shared.fail(before.into(), why.to_string());
                 let old = if has_old {
                     "calls get the one that was loaded before, "
                 } else {
@@ -370,15 +391,11 @@ async fn keep(shared: Arc<WarmShared>) {
     }
 }
 
-/// Notices changes of files between calls. A thread of its own looks at the files: those of a
-/// network take their time, in which calls would stand still.
+/// Notices changes of files between calls.
 async fn look(shared: Arc<WarmShared>) {
     loop {
         sleep(PROCESS_WARM_LOOK).await;
-        let files = lock(&shared.state).files.clone();
-        if tasks::blocking(move || have_changed(&files)).await.unwrap_or(false) {
-            shared.notice_changes();
-        }
+        shared.notice_changes().await;
     }
 }
 
@@ -794,16 +811,17 @@ impl Lines {
     }
 }
 
+/// Returns the files as they are now. A thread of its own looks at them.
+async fn stamps(files: Vec<PathBuf>) -> Vec<(PathBuf, Stamp)> {
+    tasks::blocking(move || stamped(files)).await.unwrap_or_default()
+}
+
 fn stamped(files: impl IntoIterator<Item = PathBuf>) -> Vec<(PathBuf, Stamp)> {
     let stamp = |file: PathBuf| {
         let stamp = stamp_of(&file);
         (file, stamp)
     };
     files.into_iter().map(stamp).collect()
-}
-
-fn have_changed(files: &[(PathBuf, Stamp)]) -> bool {
-    files.iter().any(|(file, stamp)| stamp_of(file) != *stamp)
 }
 
 fn stamp_of(file: &Path) -> Stamp {
