@@ -127,13 +127,14 @@ fn a_bot_cannot_read_the_environment_of_the_runner() {
 const LOOKS: &str = r#"
 trap 'echo bye > bye.new; mv bye.new bye; exit 0' TERM
 {
-    for file in .env key cluster service state/authority.pem state/acme/account.pem state/api-key calls/old /proc/*/environ
+    for file in .env keys/key cluster service state/authority.pem state/acme/account.pem state/api-key calls/old /proc/*/environ
     do
         grep -l hunter2 "$file"
     done
     ls state
     ls calls
     ls -d /proc/[0-9]* | wc -l
+    mv keys moved && mkdir keys && echo put another key there
     touch /usr/written && echo written in /usr
     touch /tmp/written && echo written in /tmp
     unshare --user true && echo made a namespace
@@ -142,12 +143,10 @@ trap 'echo bye > bye.new; mv bye.new bye; exit 0' TERM
 mv seen.new seen
 while :; do sleep 0.1; done"#;
 
-/// A program in a sandbox sees neither the files with keys nor other processes, makes no namespace
-/// and writes to its own folders alone. It gets the signal at the end of its session as without.
-#[test]
-fn a_program_in_a_sandbox_sees_and_writes_less() {
+/// Returns whether programs can run in the sandbox here.
+fn has_sandbox() -> bool {
     if !skip::has_program("bwrap", "the sandbox of programs", "bubblewrap") {
-        return;
+        return false;
     }
     let probe = Command::new("bwrap")
         .args([
@@ -161,9 +160,21 @@ fn a_program_in_a_sandbox_sees_and_writes_less() {
             "true",
         ])
         .status();
-    if !probe.is_ok_and(|status| status.success()) {
+    let works = probe.is_ok_and(|status| status.success());
+    if !works {
         let why = "this machine forbids user namespaces, or bubblewrap is older than 0.8";
-        return skip::lacks_ability("the sandbox of programs", why);
+        skip::lacks_ability("the sandbox of programs", why);
+    }
+    works
+}
+
+/// A program in a sandbox sees neither the files with keys nor other processes, puts no others in
+/// their place, makes no namespace and writes to its own folders alone. It gets the signal at the
+/// end of its session as without.
+#[test]
+fn a_program_in_a_sandbox_sees_and_writes_less() {
+    if !has_sandbox() {
+        return;
     }
     let arguments = [&["--sandbox"], SECRET_FILES, &["--", "/bin/sh", "-c", LOOKS]].concat();
     let runner = with_secret_files(&arguments);
@@ -193,7 +204,7 @@ fn a_program_without_a_sandbox_reads_the_files_of_the_runner_s_user() {
     let seen = wait_for_file(&runner.path("seen"));
     for file in [
         ".env",
-        "key",
+        "keys/key",
         "cluster",
         "state/acme/account.pem",
         "state/api-key",
@@ -211,7 +222,7 @@ fn a_program_without_a_sandbox_reads_the_files_of_the_runner_s_user() {
 /// Options that name files with secrets.
 const SECRET_FILES: &[&str] = &[
     "--api-key-file",
-    "key",
+    "keys/key",
     "--cluster-key-file",
     "cluster",
     "--tls",
@@ -227,7 +238,7 @@ fn with_secret_files(arguments: &[&str]) -> TestRunner {
     let secret = "hunter2-hunter2-hunter2-hunter2-hunter2-hunter2\n";
     let files = [
         (".env", "TWILIO_AUTH_TOKEN=hunter2\nTOOLS_API_KEY_FILE=service\n"),
-        ("key", secret),
+        ("keys/key", secret),
         ("cluster", secret),
         ("service", secret),
         ("state/acme/account.pem", secret),

@@ -7,11 +7,12 @@
 //! `--tls auto` and `--tls acme`, nor what is kept of calls, nor the files from which the runner
 //! read its settings and keys. Devices and the network stay. Source: bwrap(1).
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::{fs, io};
 
 use crate::config::Config;
 
@@ -21,6 +22,8 @@ const LAUNCHER: &str = "bwrap";
 const NO_MORE_NAMESPACES: [&str; 2] = ["--unshare-user", "--disable-userns"];
 /// The folder of programs whose working folder would be the state folder.
 const PROGRAMS_FOLDER: &str = "programs";
+/// Links on the way to a file, as Linux follows them.
+const LINKS_MAX: usize = 40;
 
 /// Where programs run, and what they do not see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,27 +53,30 @@ pub enum SandboxError {
         .file.display()
     )]
     Settings { file: PathBuf },
+    #[error(
+        "`--sandbox`: programs may replace the link {}, which leads to a file that the runner reads: put the file there, or name \
+         it by its own path",
+        .link.display()
+    )]
+    Link { link: PathBuf },
 }
 
-/// A change of what the program sees, at its path.
-enum Mount<'a> {
+/// A change of what the program sees, at a real path.
+struct Mount {
+    kind: MountKind,
+    path: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MountKind {
     /// An empty folder, whose files are in memory.
-    Empty(&'a Path),
+    Empty,
     /// The folder as it is, to write to.
-    Writable(&'a Path),
+    Writable,
+    /// A folder in a writable one. It is written to as well, but not moved.
+    Pinned,
     /// An empty file.
-    Hidden(&'a Path),
-}
-
-impl Mount<'_> {
-    fn path(&self) -> &Path {
-        let (Mount::Empty(path) | Mount::Writable(path) | Mount::Hidden(path)) = self;
-        path
-    }
-
-    fn depth(&self) -> usize {
-        self.path().components().count()
-    }
+    Hidden,
 }
 
 impl Sandbox {
@@ -109,11 +115,12 @@ impl Sandbox {
             .chain(["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"])
             .map(OsString::from)
             .collect();
-        for mount in self.mounts() {
-            match mount {
-                Mount::Empty(path) => words.extend(["--tmpfs".into(), path.into()]),
-                Mount::Writable(path) => words.extend(["--bind".into(), path.into(), path.into()]),
-                Mount::Hidden(path) => words.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]),
+        for Mount { kind, path } in self.mounts() {
+            let path = path.into_os_string();
+            match kind {
+                MountKind::Empty => words.extend(["--tmpfs".into(), path]),
+                MountKind::Writable | MountKind::Pinned => words.extend(["--bind".into(), path.clone(), path]),
+                MountKind::Hidden => words.extend(["--ro-bind".into(), "/dev/null".into(), path]),
             }
         }
         words.extend(["--chdir".into(), self.working_dir.clone().into(), "--".into()]);
@@ -121,35 +128,63 @@ impl Sandbox {
     }
 
     /// Returns the mounts, outer folders first.
-    fn mounts(&self) -> Vec<Mount<'_>> {
-        let emptied = self.emptied.iter().map(PathBuf::as_path).filter(|path| path.is_dir());
+    fn mounts(&self) -> Vec<Mount> {
+        let real = |path: &PathBuf| fs::canonicalize(path).ok();
+        let folder = |path: &PathBuf| real(path).filter(|path| path.is_dir());
+        let file = |path: &PathBuf| real(path).filter(|path| path.is_file());
+        let of = |kind| move |path| Mount { kind, path };
+        let working_dir = real(&self.working_dir).unwrap_or_else(|| self.working_dir.clone());
         // A service that starts there has nothing to write.
-        let writable = (self.working_dir != Path::new("/")).then_some(Mount::Writable(&self.working_dir));
-        let uploads = self.uploads.as_deref().filter(|path| path.is_dir());
-        let files = self.hidden.iter().map(PathBuf::as_path).filter(|path| path.is_file());
-        let mut mounts = vec![Mount::Empty(Path::new("/tmp"))];
-        for mount in emptied
-            .map(Mount::Empty)
-            .chain(writable)
-            .chain(uploads.map(Mount::Writable))
-            .chain(files.map(Mount::Hidden))
-        {
-            let is_inner = |other: &Mount<'_>| other.depth() > mount.depth();
-            let at = mounts.iter().position(is_inner).unwrap_or(mounts.len());
-            mounts.insert(at, mount);
-        }
+        let writable = Some(working_dir).filter(|path| path != Path::new("/"));
+        let emptied = self.emptied.iter().filter_map(folder);
+        let uploads = self.uploads.iter().filter_map(folder);
+        let files = self.hidden.iter().filter_map(file);
+        let mut mounts = vec![of(MountKind::Empty)(PathBuf::from("/tmp"))];
+        emptied
+            .map(of(MountKind::Empty))
+            .chain(writable.map(of(MountKind::Writable)))
+            .chain(uploads.map(of(MountKind::Writable)))
+            .chain(files.map(of(MountKind::Hidden)))
+            .for_each(|mount| insert(&mut mounts, mount));
+        let pinned = pinned(&mounts).into_iter().map(of(MountKind::Pinned));
+        pinned.for_each(|mount| insert(&mut mounts, mount));
         mounts
+    }
+
+    /// Returns whether programs may write to a folder, given by its real path.
+    fn may_write_to(&self, folder: &Path) -> bool {
+        let mounts = self.mounts();
+        // The innermost one counts.
+        let around = mounts.iter().rfind(|mount| folder.starts_with(&mount.path));
+        around.is_some_and(|mount| matches!(mount.kind, MountKind::Writable | MountKind::Pinned))
     }
 
     /// Returns whether programs may write to the folder of a file.
     fn may_write_beside(&self, file: &Path) -> bool {
-        let real = |path: &Path| std::fs::canonicalize(path).ok();
-        let Some(file) = real(file) else { return false };
-        let is_around = |mount: &&Mount<'_>| {
-            real(mount.path()).is_some_and(|path| file.parent().is_some_and(|folder| folder.starts_with(path)))
-        };
-        // The innermost one counts.
-        matches!(self.mounts().iter().rfind(is_around), Some(Mount::Writable(_)))
+        let file = fs::canonicalize(file).ok();
+        let folder = file.as_deref().and_then(Path::parent);
+        folder.is_some_and(|folder| self.may_write_to(folder))
+    }
+
+    /// Returns a link on the way to a file that programs may replace by another one.
+    fn replaceable_link(&self, file: &Path) -> Option<PathBuf> {
+        let mut path = file.to_owned();
+        for _ in 0..LINKS_MAX {
+            // The outermost one: what is above it is real.
+            let link = path.ancestors().filter(|part| part.is_symlink()).last()?.to_owned();
+            let folder = fs::canonicalize(link.parent()?).ok()?;
+            if self.may_write_to(&folder) {
+                return Some(link);
+            }
+            let target = folder.join(fs::read_link(&link).ok()?);
+            let rest = path.strip_prefix(&link).ok()?;
+            // An empty rest would add a slash, which leads through the next link.
+            path = match rest.as_os_str().is_empty() {
+                true => target,
+                false => target.join(rest),
+            };
+        }
+        None
     }
 
     /// Makes the working folder, and runs a program that does nothing. `settings` is the file that
@@ -157,14 +192,18 @@ impl Sandbox {
     /// start, before the first session.
     ///
     /// # Errors
-    /// [`SandboxError`] if that fails, and if programs may write beside that file.
+    /// [`SandboxError`] if that fails, and if programs may write beside that file, or replace a link
+    /// to one that the runner reads.
     pub fn check(&self, settings: Option<&Path>) -> Result<(), SandboxError> {
-        std::fs::create_dir_all(&self.working_dir).map_err(|source| SandboxError::Folder {
+        fs::create_dir_all(&self.working_dir).map_err(|source| SandboxError::Folder {
             folder: self.working_dir.clone(),
             source,
         })?;
         if let Some(file) = settings.filter(|file| self.may_write_beside(file)) {
             return Err(SandboxError::Settings { file: file.to_owned() });
+        }
+        if let Some(link) = self.hidden.iter().find_map(|file| self.replaceable_link(file)) {
+            return Err(SandboxError::Link { link });
         }
         let launcher = self.launcher();
         let output = Command::new(&launcher[0])
@@ -182,6 +221,32 @@ impl Sandbox {
             }
         }
     }
+}
+
+/// Inserts a mount behind those that may be around it.
+fn insert(mounts: &mut Vec<Mount>, mount: Mount) {
+    let depth = |mount: &Mount| mount.path.components().count();
+    let is_inner = |other: &Mount| depth(other) > depth(&mount);
+    let at = mounts.iter().position(is_inner).unwrap_or(mounts.len());
+    mounts.insert(at, mount);
+}
+
+/// Returns the folders between one that programs may write to and what they do not see in it. A
+/// program that could move such a folder could put another file in the place of a hidden one.
+fn pinned(mounts: &[Mount]) -> BTreeSet<PathBuf> {
+    let mut pinned = BTreeSet::new();
+    let unseen = mounts
+        .iter()
+        .filter(|mount| matches!(mount.kind, MountKind::Empty | MountKind::Hidden));
+    for mount in unseen {
+        let folders = || mount.path.ancestors().skip(1);
+        let around = folders().find_map(|folder| mounts.iter().rfind(|mount| mount.path == folder));
+        if let Some(around) = around.filter(|around| around.kind == MountKind::Writable) {
+            let between = folders().take_while(|folder| *folder != around.path);
+            pinned.extend(between.map(Path::to_owned));
+        }
+    }
+    pinned
 }
 
 /// Returns whether bubblewrap can forbid namespaces here. Runs it once, and blocks for that long.
@@ -276,11 +341,11 @@ mod tests {
     fn programs_do_not_write_beside_the_file_of_the_settings_page() {
         let folder = TempDir::new();
         let (bots, state) = (folder.path("bots"), folder.path("bots/state"));
-        std::fs::create_dir_all(&state).expect("the folder is the test's");
+        fs::create_dir_all(&state).expect("the folder is the test's");
         let sandbox = sandbox(&bots, Some(&state), &[]);
         let file = |name: &str| {
             let file = folder.path(name);
-            std::fs::write(&file, "").expect("the folder is the test's");
+            fs::write(&file, "").expect("the folder is the test's");
             file
         };
         let inside = file("bots/edge-runner.toml");
@@ -293,6 +358,63 @@ mod tests {
         assert!(!sandbox.may_write_beside(&file("edge-runner.toml")));
         let hidden = file("bots/state/edge-runner.toml");
         assert!(!sandbox.may_write_beside(&hidden), "programs see an empty folder");
+    }
+
+    /// A folder that can be moved takes its mounts along, and another one in its place has none.
+    #[test]
+    fn folders_with_what_is_hidden_stay_where_they_are() {
+        let folder = TempDir::new();
+        let bots = folder.path("bots");
+        let (state, file) = (bots.join("var/state"), bots.join("etc/runner/edge-runner.toml"));
+        for folder in [&state, &bots.join("etc/runner"), &bots.join("src")] {
+            fs::create_dir_all(folder).expect("the folder is the test's");
+        }
+        fs::write(&file, "").expect("the folder is the test's");
+        let sandbox = sandbox(&bots, Some(&state), &[&file, &state.join("key")]);
+        let words = words(&sandbox);
+        let at = |words_of_mount: String| {
+            words
+                .find(&words_of_mount)
+                .unwrap_or_else(|| panic!("{words_of_mount}: {words}"))
+        };
+        let bind = |path: &Path| at(format!("--bind {0} {0} ", path.display()));
+        let order = [
+            bind(&bots),
+            bind(&bots.join("etc")),
+            bind(&bots.join("etc/runner")),
+            at(format!("--ro-bind /dev/null {}", file.display())),
+        ];
+        assert!(order.is_sorted(), "{words}");
+        assert!(bind(&bots.join("var")) < at(format!("--tmpfs {}", state.display())));
+        assert_eq!(words.matches("--bind ").count(), 4, "{words}");
+        assert!(sandbox.may_write_beside(&file), "a folder that stays is written to");
+    }
+
+    #[test]
+    fn programs_replace_no_link_to_a_file_of_the_runner() {
+        let folder = TempDir::new();
+        let (bots, file) = (folder.path("bots"), folder.path("edge-runner.toml"));
+        fs::create_dir_all(&bots).expect("the folder is the test's");
+        fs::write(&file, "").expect("the folder is the test's");
+        let link = |name: &str, to: &Path| {
+            let link = folder.path(name);
+            std::os::unix::fs::symlink(to, &link).expect("the folder is the test's");
+            link
+        };
+        let inside = link("bots/settings.toml", &file);
+        let outside = link("outside.toml", &file);
+        let through = link("through.toml", Path::new("bots/settings.toml"));
+        for named in [&inside, &through] {
+            let refused = sandbox(&bots, None, &[&file, named])
+                .check(None)
+                .expect_err("it is a link of theirs");
+            assert!(
+                refused.to_string().contains(&*inside.display().to_string()),
+                "{refused}"
+            );
+        }
+        assert_eq!(sandbox(&bots, None, &[]).replaceable_link(&outside), None);
+        assert_eq!(sandbox(&bots, None, &[]).replaceable_link(&bots.join("missing")), None);
     }
 
     #[test]
