@@ -194,6 +194,24 @@ fn a_program_in_a_sandbox_sees_and_writes_less() {
     runner.wait_for_sessions(0);
 }
 
+/// The doctor runs the imports of a bot, whose files the bot may have written, where its sessions
+/// run.
+#[test]
+fn the_doctor_loads_a_bot_in_its_sandbox() {
+    if !has_sandbox() {
+        return;
+    }
+    let bot = "try:\n    text = open('.env').read()\nexcept OSError:\n    text = ''\nif 'hunter2' in text:\n    raise ValueError('seen')\n";
+    let files = [("bot.py", bot), (".env", "TWILIO_AUTH_TOKEN=hunter2\n")];
+    let found = |options: &[&str]| {
+        let arguments = [&["doctor", "--rtc-port", "0"], options, &["bot.py"]].concat();
+        TestRunner::run_among(&files, &arguments, &[]).stdout
+    };
+    let (inside, outside) = (found(&["--sandbox"]), found(&[]));
+    assert!(inside.contains("its imports take"), "{inside}");
+    assert!(outside.contains("ValueError: seen"), "{outside}");
+}
+
 /// What `SECURITY.md` says that a program without a sandbox can do: it reads each of these files as
 /// the runner's user. The runner's environment is closed to it nevertheless.
 #[test]

@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use edge_runner_http::script::is_executable;
 use serde_json::json;
 
+use super::sandbox::Sandbox;
 use super::{CommandError, check};
 use crate::config::{BotAudio, Config, Host, PythonBot, Secret, Transport};
 
@@ -149,15 +150,24 @@ pub fn pipecat_file(command: &[OsString], folder: Option<&Path>) -> Option<PathB
     (is_python && text.contains(PIPECATS_RUNNER)).then(|| file.to_owned())
 }
 
-/// Runs the imports of a bot with this interpreter, and returns the report of the package, one line
-/// of JSON. Blocks.
+/// Runs the imports of a bot with this interpreter, in the sandbox if its sessions are, and returns
+/// the report of the package, one line of JSON. Blocks.
 ///
 /// # Errors
-/// The system's error, or one with the last line of the interpreter.
+/// The system's error, that of the sandbox, or one with the last line of the interpreter.
 pub fn examine(config: &Config, interpreter: &OsStr, file: &OsStr) -> io::Result<String> {
-    let mut process = Command::new(interpreter);
-    process.arg("-").arg(file);
-    if let Some(folder) = &config.bot_folder {
+    let sandbox = Sandbox::new(config);
+    if let Some(sandbox) = &sandbox {
+        sandbox
+            .check(config.settings_page.as_deref())
+            .map_err(io::Error::other)?;
+    }
+    let mut words = sandbox.as_ref().map(Sandbox::launcher).unwrap_or_default();
+    words.extend([interpreter, OsStr::new("-"), file].map(OsStr::to_owned));
+    let mut process = Command::new(&words[0]);
+    process.args(&words[1..]);
+    let folder = sandbox.as_ref().map(Sandbox::working_dir);
+    if let Some(folder) = folder.or(config.bot_folder.as_deref()) {
         process.current_dir(folder);
     }
     for name in &config.withheld {
