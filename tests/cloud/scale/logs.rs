@@ -94,3 +94,35 @@ fn the_log_of_an_ended_build_becomes_an_object() {
     let _sweeping = start(&place, &data[1], &["--role", "api", "--keep-builds", "0.1"]);
     until("its objects were to be swept", || place.objects("images/").is_empty());
 }
+
+/// Logs with gaps stay rows, and keep no sweep from its end.
+#[test]
+fn many_logs_with_gaps_do_not_keep_a_sweep() {
+    let Some(place) = Place::new() else { return };
+    let data = DataDir::new();
+    let options = [
+        "--keep-archives",
+        "0.1",
+        "--",
+        "sh",
+        "-c",
+        "echo image > \"$BUILD_OUT/i\"",
+    ];
+    let cloud = start(&place, &data, &options);
+    let id = cloud.build(&super::context("x"));
+    cloud.wait_for(&id, "success");
+    place.sql(
+        "INSERT INTO build OVERRIDING USER VALUE
+             SELECT (jsonb_populate_record(build, jsonb_build_object('id', gen_random_uuid()::TEXT))).* FROM build, generate_series(1, 256)",
+    );
+    place.sql(&format!(
+        "INSERT INTO build_log (build, start, data) SELECT id, at, 'x' FROM build, (VALUES (0), (5)) AS piece (at) WHERE id <> '{id}'"
+    ));
+    place.sql(&format!(
+        "UPDATE build SET completed_ms = completed_ms - 7200000 WHERE id <> '{id}'"
+    ));
+    place.sql("UPDATE setting SET value = '0' WHERE name = 'log_objects_from_ms'");
+    let already = sweeps(&cloud);
+    until("two sweeps were to end", || sweeps(&cloud) >= already + 2);
+    assert_eq!(place.sql("SELECT COUNT(*) FROM build_log WHERE data = 'x'"), "512");
+}

@@ -81,23 +81,26 @@ pub async fn move_ended(
         let due = records
             .logs_ended_until(now_ms.saturating_sub(ROWS_FOR_MS), SWEEP_STEP)
             .await?;
+        let mut moved = 0;
         for (id, size) in &due {
-            move_log(records, store, folder, *id, *size).await?;
+            moved += usize::from(move_log(records, store, folder, *id, *size).await?);
         }
-        if due.len() < SWEEP_STEP {
+        // Those that stay would come again.
+        if due.len() < SWEEP_STEP || moved == 0 {
             return Ok(());
         }
     }
 }
 
-/// Makes an object of a log of `size` bytes. Nothing happens if another process did so meanwhile.
+/// Makes an object of a log of `size` bytes. Returns whether it did: not if another process did so
+/// meanwhile, and not of a log with a gap.
 async fn move_log(
     records: &SharedRecords,
     store: &ObjectStore,
     folder: &Path,
     id: Uuid,
     size: u64,
-) -> Result<(), LogError> {
+) -> Result<bool, LogError> {
     let path = folder.join(format!("{id}.log"));
     // A kill may have left it.
     let _ = fs::remove_file(&path);
@@ -107,14 +110,15 @@ async fn move_log(
         // One row.
         let (first, piece) = records.log(id, at, at + 1).await?;
         if first != at || piece.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         file.write_all(&piece)?;
         at += piece.len() as u64;
     }
     file.seek(SeekFrom::Start(0))?;
     store.put(&log_key(id), file, at).await?;
-    Ok(records.set_log_object(id, at).await?)
+    records.set_log_object(id, at).await?;
+    Ok(true)
 }
 
 /// The statements of logs.
