@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::support::client::Client;
-use crate::support::http::request;
+use crate::support::http::{self, request};
+use crate::support::program::wait_until;
 use crate::support::rest::Rest;
 use crate::support::runner::{TestRunner, folder, wait_for_file};
 use crate::support::skip;
@@ -192,6 +193,37 @@ fn a_program_in_a_sandbox_sees_and_writes_less() {
     drop(client);
     assert_eq!(wait_for_file(&runner.path("bye")), "bye\n");
     runner.wait_for_sessions(0);
+}
+
+/// A file that is replaced takes along the mount that hides it, and a process that waits for its
+/// call would see the other one.
+#[test]
+fn a_waiting_bot_does_not_see_a_key_that_is_replaced() {
+    if !has_sandbox() {
+        return;
+    }
+    let bot = "import asyncio
+async def bot(args):
+    try:
+        text = open('key').read()
+    except OSError:
+        text = ''
+    print('it sees', 'hunter2' in text)
+    await asyncio.sleep(600)
+";
+    let key = "hunter2-hunter2-hunter2-hunter2-hunter2-hunter2\n";
+    let options = ["--sandbox", "--api-key-file", "key", "--python", "python3", "bot.py"];
+    let runner = TestRunner::start_among(&[("bot.py", bot), ("key", key)], &options, &[]);
+    let status = || http::get(runner.addr, "/status").json();
+    wait_until(
+        || status()["bot_process"]["state"] == "ready",
+        || "the bot was to be loaded".to_owned(),
+    );
+    fs::write(runner.path("new"), format!("other-{key}")).expect("the folder is the test's");
+    fs::rename(runner.path("new"), runner.path("key")).expect("the folder is the test's");
+    let _client = Client::connect(runner.addr, "/ws-client");
+    let line = runner.wait_for_log("it sees ");
+    assert!(line.contains("it sees False"), "{line}");
 }
 
 /// The doctor runs the imports of a bot, whose files the bot may have written, where its sessions

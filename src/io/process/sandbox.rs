@@ -107,6 +107,12 @@ impl Sandbox {
         &self.working_dir
     }
 
+    /// Returns the files that programs do not see. One that another file takes the place of takes
+    /// its mount along, and is seen by a program that runs.
+    pub fn hidden(&self) -> &[PathBuf] {
+        &self.hidden
+    }
+
     /// Returns the words before the command. What is hidden has to exist by now.
     pub fn launcher(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = [LAUNCHER, "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]

@@ -31,6 +31,7 @@ use tokio::time::{sleep, timeout};
 
 use super::output_log;
 use super::program::{Program, ProgramSpec, WaitingProgram};
+use super::sandbox::Sandbox;
 use crate::bot::SessionId;
 use crate::io::group::ProcessGroup;
 use crate::io::running::RunningModule;
@@ -89,7 +90,7 @@ struct WarmState {
     mode: Option<WarmMode>,
     parent: Option<Arc<Parent>>,
     waiting: VecDeque<Box<WaitingBot>>,
-    /// The files of the bot and how they were when it was loaded.
+    /// The files of the bot, and those hidden from it, and how they were when it was loaded.
     files: BotFiles,
     /// A file has changed since.
     is_outdated: bool,
@@ -161,7 +162,7 @@ impl WarmBot {
     pub fn start(spec: Arc<ProgramSpec>, warm: WarmSpec) -> Self {
         let shared = Arc::new(WarmShared {
             state: Mutex::new(WarmState {
-                files: stamped(warm.file.clone()).into(),
+                files: stamped(warm.file.iter().chain(hidden(&spec)).cloned()).into(),
                 ..WarmState::default()
             }),
             spec,
@@ -362,7 +363,8 @@ async fn keep(shared: Arc<WarmShared>) {
                 let mode = ready.mode();
                 // A bot that each call starts names none, and may become one that is loaded.
                 let own = shared.warm.file.iter().filter(|_| files.is_empty());
-                let mut files = stamps(files.iter().chain(own).cloned().collect()).await;
+                let all = files.iter().chain(own).chain(hidden(&shared.spec));
+                let mut files = stamps(all.cloned().collect()).await;
                 let mut have_changed = false;
                 // A change since the start of the process is still a change.
                 for (file, stamp) in &mut files {
@@ -809,6 +811,12 @@ impl Lines {
             }
         }
     }
+}
+
+/// Returns the files that the sandbox hides as they are when a process starts: one that is replaced
+/// later is seen by it.
+fn hidden(spec: &ProgramSpec) -> &[PathBuf] {
+    spec.sandbox.as_ref().map(Sandbox::hidden).unwrap_or_default()
 }
 
 /// Returns the files as they are now. A thread of its own looks at them.
