@@ -221,8 +221,10 @@ async def bot(args):
     );
     fs::write(runner.path("new"), format!("other-{key}")).expect("the folder is the test's");
     fs::rename(runner.path("new"), runner.path("key")).expect("the folder is the test's");
-    let _client = Client::connect(runner.addr, "/ws-client");
+    let client = Client::connect(runner.addr, "/ws-client");
     let line = runner.wait_for_log("it sees ");
+    drop(client);
+    runner.wait_for_sessions(0);
     assert!(line.contains("it sees False"), "{line}");
 }
 
