@@ -152,8 +152,8 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
     // Rooms of LiveKit, calls of WhatsApp and listeners are WebRTC connections.
     NamedTransport {
         names: &["webrtc"],
-        homes: &["webrtc", "livekit", "whatsapp", "calls/listening", "caller/peer"],
-        foreign: 34,
+        homes: &["webrtc", "livekit", "whatsapp", "calls/listening"],
+        foreign: 30,
     },
 ];
 

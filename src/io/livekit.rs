@@ -42,7 +42,7 @@ use crate::io::rest::{RestError, RestResponse};
 use crate::io::seeding::seeding;
 use crate::io::session::{self, BotRestart, CloseOutcome, SessionIo, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
-use crate::io::udp::{Datagram, SessionInbox, UdpPort};
+use crate::io::webrtc::udp::{Datagram, SessionInbox, UdpPort};
 use crate::io::websocket_client::ClientSocket;
 use crate::io::{rest, tasks};
 use crate::limits::AUDIO_IN_FRAMES_MAX;

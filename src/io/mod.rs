@@ -60,7 +60,7 @@ pub mod written_folder;
 cfg_if::cfg_if! {
     if #[cfg(feature = "webrtc")] {
         pub mod seeding;
-        pub mod udp;
+        pub mod udp_family;
         pub mod webrtc;
     } else {
         #[path = "absent.rs"]

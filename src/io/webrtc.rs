@@ -18,6 +18,7 @@ pub mod routes;
 pub(super) mod session_io;
 pub(super) mod shared;
 mod startup;
+pub mod udp;
 pub mod whip;
 
 use std::io;

@@ -70,6 +70,7 @@ pub mod moq;
 pub mod options;
 pub mod participant;
 pub mod process;
+pub mod read_backoff;
 pub mod refusal;
 pub mod reload;
 pub mod rtvi;

@@ -1,9 +1,9 @@
-//! The requests of a call: asks a runner by `POST /start` or by the webhook of a provider, opens
-//! its WebSocket, or sends an offer.
+//! The requests of a call: asks a runner by `POST /start` or by the webhook of a provider, and
+//! opens its WebSocket.
 //!
-//! In: the target and the key. Out: the open socket or the answer to the offer, or a sentence about
-//! why there is none, with what the server answered and what to do about it. URLs are in the
-//! messages without their query, which may hold a token.
+//! In: the target and the key. Out: the open socket, or a sentence about why there is none, with
+//! what the server answered and what to do about it. URLs are in the messages without their query,
+//! which may hold a token.
 
 use std::time::Duration;
 
@@ -31,8 +31,6 @@ const LIMITS: SocketLimits = SocketLimits {
     send_bytes_max: 256 * 1024,
     refusal_bytes_max: 4096,
 };
-/// The content type of a description.
-const SDP: &str = "application/sdp";
 /// Characters of an answer that are quoted.
 const QUOTED_CHARS_MAX: usize = 300;
 
@@ -143,69 +141,6 @@ pub async fn start(base: &str, transport: Transport, key: Option<&Secret>) -> Re
     }
 }
 
-/// The answer to an offer.
-pub struct AnsweredOffer {
-    pub sdp: String,
-    /// The session of WHIP, which ends with a DELETE.
-    pub resource: Option<String>,
-}
-
-/// Sends an offer.
-///
-/// # Errors
-/// A sentence for the user.
-pub async fn offer(config: &CallConfig, sdp: &str) -> Result<AnsweredOffer, String> {
-    let key = config.api_key.as_ref();
-    let url = match &config.target {
-        CallTarget::Whip { url } => return offer_whip(url, sdp, key).await,
-        CallTarget::Started {
-            base,
-            transport: Transport::WebRtc,
-        } => match start(base, Transport::WebRtc, key).await? {
-            Some(response) => target::started_offer(base, &response).map_err(|why| format!("{base}: {why}"))?,
-            None => target::default_offer(base),
-        },
-        CallTarget::Offer { url } => url.clone(),
-        _ => return Err("this target takes no offer".into()),
-    };
-    let response = post(&url, RestBody::json(&target::offer_body(sdp)), key).await?;
-    if response.status != 200 {
-        return Err(refusal(shown(&url), response.status, &response.body));
-    }
-    let sdp = target::answer(&response.body).map_err(|why| format!("{}: {why}", shown(&url)))?;
-    Ok(AnsweredOffer { sdp, resource: None })
-}
-
-async fn offer_whip(url: &str, sdp: &str, key: Option<&Secret>) -> Result<AnsweredOffer, String> {
-    let body = RestBody {
-        content_type: SDP,
-        bytes: sdp.as_bytes().to_vec(),
-    };
-    let response = post(url, body, key).await?;
-    if response.status != 201 {
-        return Err(refusal(shown(url), response.status, &response.body));
-    }
-    let sdp = String::from_utf8(response.body.to_vec());
-    let location = response.location.as_deref();
-    Ok(AnsweredOffer {
-        sdp: sdp.map_err(|_| format!("{}: its answer is not text", shown(url)))?,
-        resource: location.and_then(|location| target::resource_url(url, location)),
-    })
-}
-
-/// Ends a session of WHIP. It would end by itself as well, so errors are only logged.
-pub async fn delete(resource: String, key: Option<&Secret>) {
-    let request = RestRequest {
-        method: RestMethod::Delete,
-        url: resource,
-        authorization: key.map(bearer),
-        body: None,
-    };
-    if let Err(error) = rest::send(&request).await {
-        log::debug!("ending the session: {error}");
-    }
-}
-
 /// Returns the host and the port of an HTTP target.
 pub fn authority(target: &CallTarget) -> Result<(String, u16), String> {
     let (CallTarget::Offer { url }
@@ -222,7 +157,11 @@ pub fn authority(target: &CallTarget) -> Result<(String, u16), String> {
     Ok((parsed.host, port.unwrap_or(default)))
 }
 
-async fn post(url: &str, body: RestBody, key: Option<&Secret>) -> Result<RestResponse, String> {
+/// Sends a body.
+///
+/// # Errors
+/// A sentence for the user if there is no answer.
+pub async fn post(url: &str, body: RestBody, key: Option<&Secret>) -> Result<RestResponse, String> {
     let request = RestRequest {
         method: RestMethod::Post,
         url: url.to_owned(),
@@ -238,12 +177,13 @@ pub fn shown(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
-fn bearer(key: &Secret) -> Secret {
+/// Returns the header `Authorization` with a key.
+pub fn bearer(key: &Secret) -> Secret {
     Secret::new(format!("Bearer {}", key.expose()))
 }
 
 /// Describes the refusal of a server.
-fn refusal(url: &str, status: u16, body: &[u8]) -> String {
+pub fn refusal(url: &str, status: u16, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let line: String = text
         .chars()

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::io::tasks::{self, BoxedTask};
-use crate::io::udp::{Datagram, OutgoingPacket};
+use crate::io::webrtc::udp::{Datagram, OutgoingPacket};
 use crate::proto::livekit::session::{PathEvent, PathId};
 use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::IceProtocol;

@@ -18,7 +18,7 @@ pub use crate::io::livekit::path_link::PathInput;
 use crate::io::livekit::path_link::{PathLink, RunRelay};
 use crate::io::livekit::relay;
 use crate::io::tasks;
-use crate::io::udp::OutgoingPacket;
+use crate::io::webrtc::udp::OutgoingPacket;
 use crate::limits::{ICE_TCP_SEND_BUFFER_BYTES, RELAY_STREAM_BYTES_MAX};
 use crate::proto::livekit::session::{PathEvent, PathId, PathRequest};
 use crate::proto::livekit::wire::SignalTarget;

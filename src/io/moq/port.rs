@@ -24,7 +24,7 @@ use quinn_proto::{
 
 use crate::io::inbox_queue::InboxQueue;
 use crate::io::tasks;
-use crate::io::udp::family::{DatagramBatch, UdpFamilySocket};
+use crate::io::udp_family::{DatagramBatch, UdpFamilySocket};
 use crate::proto::moq::link::endpoint_config;
 
 /// Events queued for one connection: the packets of a second of audio in both directions, or a full

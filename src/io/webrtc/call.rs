@@ -4,6 +4,8 @@
 //! bound to the address from which this machine reaches the runner, which is the only candidate;
 //! there is no STUN and no TURN.
 
+mod offer;
+
 use std::future::pending;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,9 +17,9 @@ use edge_runner_http::common::random;
 
 use crate::config::Secret;
 use crate::io::call::{CallConfig, CallRun, RunCall, dial};
-use crate::proto::caller::peer::{CallerPeer, PeerOutput};
 use crate::proto::caller::rtvi_messages;
 use crate::proto::caller::{CallConversation, CallPlan, ConversationOutput};
+use crate::proto::webrtc::call_peer::{CallerPeer, PeerOutput};
 
 /// From the answer to the connection.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
@@ -60,7 +62,7 @@ async fn connect(config: &CallConfig) -> Result<WebRtcCall, String> {
     let local = socket.local_addr().map_err(|error| format!("a UDP socket: {error}"))?;
     let seed = u64::from_le_bytes(random());
     let mut peer = Box::new(CallerPeer::new(local, seed, now())?);
-    let answer = dial::offer(config, peer.offer()).await?;
+    let answer = offer::send(config, peer.offer()).await?;
     peer.handle_answer(&answer.sdp, now())?;
     let mut call = WebRtcCall {
         peer,
@@ -211,7 +213,7 @@ impl WebRtcCall {
         };
         let _ = timeout(CLOSED_WITHIN, packets).await;
         if let Some(resource) = self.resource.take() {
-            dial::delete(resource, self.key.as_ref()).await;
+            offer::delete(resource, self.key.as_ref()).await;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::io::port_owner::port_in_use;
-use crate::io::udp::UdpPort;
+use crate::io::webrtc::udp::UdpPort;
 use crate::proto::doctor::Finding;
 use edge_runner_http::port_owner::{PortOwner, UDP_TABLES};
 

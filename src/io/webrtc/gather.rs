@@ -26,7 +26,7 @@ use crate::bot::{Shutdown, ShutdownTrigger};
 use crate::config::Config;
 use crate::io::services::Services;
 use crate::io::tasks::SlotPool;
-use crate::io::udp::UdpPort;
+use crate::io::webrtc::udp::UdpPort;
 use crate::limits::{RELAY_END, RELAYS_MAX};
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, parse_servers};
 use crate::proto::webrtc::gather::{GatheredAddresses, ServerState, ServerStatus};

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::io::tasks;
-use crate::io::udp::{OutgoingQueue, UdpPort};
+use crate::io::webrtc::udp::{OutgoingQueue, UdpPort};
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
 use crate::proto::webrtc::packet_kind::PacketKind;
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};

@@ -14,7 +14,7 @@ use super::progress::ProgressSender;
 use super::shared::{AnswerSender, Registration, SessionRequest, SilentSession, WebRtcShared, refusal};
 use crate::io::session::{CloseOutcome, SessionIo, SessionTask};
 use crate::io::tasks;
-use crate::io::udp::{Datagram, SessionInbox};
+use crate::io::webrtc::udp::{Datagram, SessionInbox};
 use crate::limits::WAITING_OFFERS_MAX;
 use crate::proto::counts::Count;
 use crate::proto::refusal::SessionRefusal;

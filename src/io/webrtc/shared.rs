@@ -14,8 +14,8 @@ use tokio::task::AbortHandle;
 
 use crate::io::addresses::{device_address, local_addresses};
 use crate::io::sessions::Sessions;
-use crate::io::udp::UdpPort;
 use crate::io::webrtc::gather::Gatherer;
+use crate::io::webrtc::udp::UdpPort;
 use crate::proto::event::LeaveReason;
 use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::Ticket;

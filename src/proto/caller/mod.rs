@@ -10,8 +10,6 @@ pub mod conversation;
 pub mod figures;
 pub mod junit;
 pub mod observation;
-#[cfg(feature = "webrtc")]
-pub mod peer;
 pub mod plan;
 pub mod playout;
 pub mod provider_webhook;

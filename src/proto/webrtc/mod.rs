@@ -4,7 +4,7 @@
 //! - Connection: [`connection`], [`crypto`] (DTLS, SRTP), [`sctp`] (devices' data channels),
 //!   [`outbox`] (messages to the client), [`session`]
 //! - Network: [`packet_kind`], [`stun`] and [`packet_router`] (demultiplexing), [`rfc4571`] and
-//!   [`tcp_connections`] (ICE over TCP), [`gather`] (STUN), [`relay`] (TURN), [`backoff`]
+//!   [`tcp_connections`] (ICE over TCP), [`gather`] (STUN), [`relay`] (TURN)
 //! - [`ice_diagnosis`]: why a connection was not established
 
 pub mod candidate;
@@ -22,7 +22,8 @@ pub mod whip;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "webrtc")] {
-        pub mod backoff;
+        #[cfg(feature = "call")]
+        pub mod call_peer;
         pub mod connection;
         pub mod crypto;
         pub mod ice_diagnosis;

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use edge_runner_proto::caller::conversation::{CallConversation, ConversationOutput};
-use edge_runner_proto::caller::peer::CallerPeer;
 use edge_runner_proto::caller::plan::{CallExpectations, CallPlan, PlannedStep};
 use edge_runner_proto::caller::provider_webhook;
 use edge_runner_proto::caller::socket_protocol::{CallerSocketMessage, SocketProtocol};
@@ -22,6 +21,7 @@ use edge_runner_proto::caller::target;
 use edge_runner_proto::caller::telephone::TelephoneStream;
 use edge_runner_proto::caller::{CheckedStep, FRAME_SAMPLES, WordPattern};
 use edge_runner_proto::telephony::PROVIDERS;
+use edge_runner_proto::webrtc::call_peer::CallerPeer;
 
 /// Messages of an input.
 const MESSAGES_MAX: usize = 128;

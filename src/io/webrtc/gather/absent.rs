@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::features::{Feature, MissingFeature};
 use crate::io::services::Services;
-use crate::io::udp::UdpPort;
+use crate::io::webrtc::udp::UdpPort;
 use crate::proto::webrtc::gather::{GatheredAddresses, ServerStatus};
 
 /// Gathers nothing.

@@ -13,10 +13,10 @@ use tokio::time::{sleep, sleep_until};
 
 use crate::bot::Shutdown;
 use crate::io::tasks::{self, Slot};
-use crate::io::udp::{OutgoingPacket, OutgoingQueue, UdpPort};
 use crate::io::webrtc::gather::error::GatherError;
 use crate::io::webrtc::gather::turn_connection::TurnConnection;
 use crate::io::webrtc::gather::{Gatherer, resolve};
+use crate::io::webrtc::udp::{OutgoingPacket, OutgoingQueue, UdpPort};
 use crate::proto::webrtc::gather::server::GatherServer;
 use crate::proto::webrtc::gather::{RetryDelays, ServerState};
 use crate::proto::webrtc::relay::{AllocationEnd, RelayOutput, TurnAllocation};

@@ -8,8 +8,8 @@ use tokio::time::sleep_until;
 
 use crate::bot::Shutdown;
 use crate::io::tasks;
-use crate::io::udp::SessionInbox;
 use crate::io::webrtc::gather::{Gatherer, resolve};
+use crate::io::webrtc::udp::SessionInbox;
 use crate::proto::webrtc::connection::IceProtocol;
 use crate::proto::webrtc::gather::reflexive::{ReflexiveGatherer, ReflexiveOutput};
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};

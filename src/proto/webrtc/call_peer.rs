@@ -16,11 +16,11 @@ use str0m::net::{Protocol, Receive};
 use str0m::rtp::{RtpPacket, RtpWrite};
 use str0m::{Candidate, Event, IceConnectionState, Input, Output, Rtc};
 
-use super::RATE_HZ;
 use crate::audio::codec::Codec;
 use crate::audio::encoder::SpeechEncoder;
 use crate::audio::opus::EncoderSettings;
 use crate::audio::receiver::AudioReceiver;
+use crate::caller::RATE_HZ;
 use crate::webrtc::connection::{ConnectionContext, PendingOffer, apply_answer};
 use crate::webrtc::sdp::SdpDescription;
 use crate::webrtc::{crypto, sdp};

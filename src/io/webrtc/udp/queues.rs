@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::io::udp::UdpPort;
+use crate::io::webrtc::udp::UdpPort;
 use crate::limits::RELAY_QUEUE_DATAGRAMS;
 
 /// A packet to a peer.

@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::coop;
 
-use crate::proto::webrtc::backoff::{Backoff, BackoffDelay};
+use crate::proto::read_backoff::{Backoff, BackoffDelay};
 
 /// Datagrams per system call; with the few calls of a board, more are never available.
 const DATAGRAM_BATCH: usize = 8;

@@ -23,14 +23,14 @@ use edge_runner_http::common::lock;
 use crate::config::Host;
 use crate::io::inbox_queue::InboxQueue;
 use crate::io::tasks;
+use crate::io::udp_family::{DatagramBatch, UdpFamilySocket};
 use crate::proto::webrtc::connection::{IceProtocol, ReceivedPacket};
 use crate::proto::webrtc::packet_router::{PacketRouter, RemotePath};
-use family::{DatagramBatch, UdpFamilySocket};
+
 use queues::{OutgoingQueues, QueueKind};
 
 pub use queues::{OutgoingPacket, OutgoingQueue};
 
-pub mod family;
 mod queues;
 
 /// Datagrams queued for one session: 200 packets a second for a third of a second.
