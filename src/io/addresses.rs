@@ -4,20 +4,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::Config;
 use crate::proto::address_scope::InterfaceAddress;
-use crate::proto::webrtc::candidate::{self, DeviceAddress, LocalCandidatePolicy};
+use crate::proto::local_addresses::{self, LocalCandidatePolicy};
 
 /// Returns the current host candidate addresses.
 pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
-    candidate::local_addresses(&interfaces(), policy(config))
+    local_addresses::local_addresses(&interfaces(), policy(config))
 }
 
-/// Returns the address for the answer to a device whose offer `reached` this machine there.
-pub fn device_address(config: &Config, reached: Option<IpAddr>, offered: &[SocketAddr]) -> Option<DeviceAddress> {
-    let offered: Vec<IpAddr> = offered.iter().map(SocketAddr::ip).collect();
-    candidate::device_address(policy(config), reached, &offered)
-}
-
-fn policy(config: &Config) -> LocalCandidatePolicy<'_> {
+/// Returns the options that decide which addresses are offered.
+pub fn policy(config: &Config) -> LocalCandidatePolicy<'_> {
     LocalCandidatePolicy {
         host: config.host,
         embedded: config.embedded,

@@ -64,6 +64,7 @@ pub mod kit;
 pub mod limits;
 pub mod livekit;
 pub mod local;
+pub mod local_addresses;
 pub mod metrics;
 pub mod modules;
 pub mod moq;

@@ -12,7 +12,7 @@ use edge_runner_http::common::{lock, random};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::io::addresses::{device_address, local_addresses};
+use crate::io::addresses::{local_addresses, policy};
 use crate::io::sessions::Sessions;
 use crate::io::webrtc::gather::Gatherer;
 use crate::io::webrtc::udp::UdpPort;
@@ -178,16 +178,17 @@ impl WebRtcShared {
             .filter(|address| self.sockets.port.serves(**address))
             .map(|address| SocketAddr::new(*address, self.sockets.port.number()))
             .collect();
+        let offered: Vec<IpAddr> = local.iter().map(SocketAddr::ip).collect();
         with(&ConnectionSetup {
             context: &self.common,
             local: &local,
             tcp: &candidate::tcp_addresses(&self.sockets.http, &addresses),
             gathered: &self.sockets.gatherer.gathered(),
             embedded: self.sessions.config().embedded,
-            device: device_address(
-                self.sessions.config(),
+            device: candidate::device_address(
+                policy(self.sessions.config()),
                 reached.filter(|address| self.sockets.port.serves(*address)),
-                &local,
+                &offered,
             ),
             seed: u64::from_be_bytes(random()),
             secret: secret(),
