@@ -186,10 +186,10 @@ impl Rtvi {
     /// # Errors
     /// [`MissingField`] on a kind without media, and when the media was taken before.
     pub fn open(args: &mut RunnerArguments, audio: Audio) -> Result<Self, MissingField> {
-        let embedded = args.webrtc_connection().is_ok_and(|connection| connection.embedded);
-        let no_messages = match args.webrtc_connection() {
-            Ok(connection) => !connection.messages,
-            Err(_) => args.call_data().is_some() && args.room_name().is_err(),
+        let embedded = args.is_embedded();
+        let no_messages = match args.message_channel() {
+            Some(has_channel) => !has_channel,
+            None => args.call_data().is_some() && args.room_name().is_err(),
         };
         let (events, output) = args.media(audio)?.split();
         // A telephone gets no `bot-ready`, which says so elsewhere.

@@ -110,6 +110,20 @@ impl RunnerArguments {
         }
     }
 
+    /// Returns whether the client is a microcontroller, which takes only few and short messages.
+    pub(crate) fn is_embedded(&self) -> bool {
+        matches!(&self.kind, Kind::WebRtc(webrtc) if webrtc.webrtc_connection.embedded)
+    }
+
+    /// Returns whether the client has a channel for messages; `None` on a transport that does not
+    /// say so.
+    pub(crate) fn message_channel(&self) -> Option<bool> {
+        match &self.kind {
+            Kind::WebRtc(webrtc) => Some(webrtc.webrtc_connection.messages),
+            _ => None,
+        }
+    }
+
     /// Returns the WebSocket of the session.
     ///
     /// # Errors

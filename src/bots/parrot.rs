@@ -108,7 +108,7 @@ impl<E: SpeechDetector> Parrot<E> {
             detector: UtteranceDetector::new(detector, RATE_HZ),
             speech: None,
             playback: None,
-            embedded: args.webrtc_connection().is_ok_and(|connection| connection.embedded),
+            embedded: args.is_embedded(),
             greeting: args.body.get("greeting").and_then(Value::as_bool).unwrap_or(true),
             greet_on_ready: args.transport_type() == Ok(Transport::WebSocket.name()),
             idle_timeout: args.idle_timeout,

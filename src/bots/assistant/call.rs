@@ -18,10 +18,7 @@ pub fn profile(args: &RunnerArguments, line_codec: bool) -> CallProfile {
         .transport_type()
         .is_ok_and(|name| name != Transport::WebSocket.name());
     let laws = args.line_laws().filter(|_| args.line_rate_hz() == Some(8_000));
-    let has_page = match args.webrtc_connection() {
-        Ok(connection) => connection.messages && !connection.embedded,
-        Err(_) => !is_telephone,
-    };
+    let has_page = args.message_channel().unwrap_or(!is_telephone) && !args.is_embedded();
     CallProfile {
         line: match laws.filter(|_| line_codec) {
             Some(laws) => Line::G711(laws),
