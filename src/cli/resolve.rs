@@ -13,13 +13,13 @@ use crate::config::{
     AlsaDefault, BotAudio, BuiltInBot, Config, MetricsAccess, PythonBot, Secret, Tls, ToolsConfig, Transport,
 };
 use crate::features::Feature;
-use crate::limits::{API_KEY_BYTES, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
+use crate::limits::{API_KEY_BYTES, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
 use crate::proto::assistant::options::ChosenBot;
 use crate::proto::modules::{self, RunnerOptions, where_built};
 use crate::proto::options::hosts;
 use crate::proto::sorting;
 use crate::proto::telephony::PROVIDERS;
-use crate::proto::{assistant, calls, webrtc};
+use crate::proto::{assistant, calls};
 
 /// The default of `--port`.
 const PORT_DEFAULT: u16 = 7860;
@@ -61,12 +61,11 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let withheld = env_trust::withheld(&PROVIDERS, &args.pass_env, warnings)?;
     check_list_lengths(&args)?;
     let host = hosts::host(args.host.as_deref(), env)?;
-    let embedded = webrtc::options::embedded(&args.modules.webrtc, args.host.as_deref(), env, warnings)?;
     let allowed_origins = origins(&args, warnings)?;
-    let ice_servers = webrtc::options::ice_servers(&args.modules.webrtc)?;
     let mut config = Config::default();
     let runner = RunnerOptions {
         transport,
+        host: args.host.as_deref(),
         proxy: proxy.as_deref(),
         tls: &tls,
         has_api_key: api_key.is_some(),
@@ -84,9 +83,9 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         assistant::options::assistants(&args.modules.assistant, &chosen, env, warnings)
     })?;
     let calls = where_built(Feature::Calls, || args.modules.calls.resolve(env, warnings))?;
-    calls::options::check_listen_in(&calls, api_key.is_some())?;
+    calls::listening::check(&calls, api_key.is_some())?;
     config.transport = transport;
-    let rtc_port = args.modules.webrtc.rtc_port.or(args.port).unwrap_or(PORT_DEFAULT);
+    let rtc_port = config.rtc_port.or(args.port).unwrap_or(PORT_DEFAULT);
     modules::check_udp_ports(&config, rtc_port)?;
     features::check(&args, transport)?;
     features::warn_unused_credentials(&env.variables, warnings);
@@ -101,7 +100,6 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let sandbox = sandbox(&args, assistant.tools.as_ref(), env, warnings);
     config.host = host;
     config.port = args.port.unwrap_or(PORT_DEFAULT);
-    config.rtc_port = args.modules.webrtc.rtc_port;
     config.proxy = proxy;
     config.trusted_proxies = args.trusted_proxies;
     config.allowed_origins = allowed_origins;
@@ -125,9 +123,6 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.metrics = args.metrics.unwrap_or_default();
     config.calls = calls;
     config.drain = args.drain.unwrap_or_default();
-    config.ice_servers = ice_servers;
-    config.ice_addresses = args.modules.webrtc.ice_addresses;
-    config.embedded = embedded;
     config.bot = args.bot.unwrap_or(BuiltInBot::Parrot);
     config.bot_audio = bot_audio;
     config.command = args.command;
@@ -156,7 +151,6 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         None => sessions_default,
     };
     config.workers = args.workers;
-    config.opus_complexity = args.modules.webrtc.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
     config.verbosity = args.verbosity;
     config.log = args.log.unwrap_or_default();
     Ok(config)

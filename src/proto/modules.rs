@@ -98,6 +98,8 @@ module_options!(
 /// What the options of calls and rooms are checked against.
 pub struct RunnerOptions<'a> {
     pub transport: Option<Transport>,
+    /// The text of `--host`.
+    pub host: Option<&'a str>,
     pub proxy: Option<&'a str>,
     pub tls: &'a Tls,
     pub has_api_key: bool,
@@ -139,6 +141,7 @@ impl ModuleOptions {
     ) -> Result<(), UsageError> {
         let variables = &env.variables;
         let transport = runner.transport;
+        self.webrtc.resolve(runner.host, env, warnings, config)?;
         config.telephony = where_built(Feature::Telephony, || {
             telephony::options::telephony(&self.telephony, &PROVIDERS, variables, warnings)
         })?;
@@ -239,12 +242,18 @@ pub fn warnings(config: &Config) -> Vec<String> {
     daily::options::warnings(config)
 }
 
-/// Rejects one UDP port for two transports.
+/// Rejects one UDP port for two transports, which have a socket each.
 ///
 /// # Errors
 /// [`UsageError`] that names both options.
 pub fn check_udp_ports(config: &Config, rtc_port: u16) -> Result<(), UsageError> {
-    moq::options::check_port(&config.moq, config.transport, rtc_port)
+    match moq::options::served_port(&config.moq, config.transport) {
+        Some(port) if port == rtc_port && port != 0 => Err(UsageError::Combination(format!(
+            "`--moq-bind` and `--rtc-port` name the same UDP port, {rtc_port}, and WebRTC and QUIC need one each; the \
+             default of `--rtc-port` is the number of the HTTP port"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Calls `read` if this build has the feature. Otherwise the variables are not validated.

@@ -15,6 +15,7 @@ mod caller_voice;
 pub mod config;
 pub mod files;
 mod listener_sound;
+pub mod listening;
 mod log;
 pub mod metrics;
 mod network_series;

@@ -1,8 +1,7 @@
 //! The options and variables of the records of calls.
 //!
 //! In: the options and the variables. Out: a [`CallsConfig`] and warnings. Rejects a receiver of
-//! events that is no URL, one without a secret, and listening in without an API key. No error
-//! contains the secret.
+//! events that is no URL, and one without a secret. No error contains the secret.
 
 use std::path::PathBuf;
 
@@ -16,7 +15,7 @@ use crate::options::{Env, Expected, Flag, FlagKind, SERVER, UsageError, flag, nu
 use crate::secret::SecretBytes;
 
 const EVENTS: &str = "--events";
-const LISTEN_IN: &str = "--listen-in";
+pub(super) const LISTEN_IN: &str = "--listen-in";
 const EVENTS_SECRET: &str = "RUNNER_EVENTS_SECRET";
 const EVENTS_SECRET_FILE: &str = "RUNNER_EVENTS_SECRET_FILE";
 /// The beginning of a secret of Standard Webhooks.
@@ -127,20 +126,6 @@ impl CallsOptions {
             listen_in: self.listen_in,
         })
     }
-}
-
-/// Checks what `--listen-in` needs.
-///
-/// # Errors
-/// [`UsageError`] that says what is missing.
-pub fn check_listen_in(config: &CallsConfig, has_api_key: bool) -> Result<(), UsageError> {
-    let needs = match Feature::WebRtc.missing() {
-        _ if !config.listen_in => return Ok(()),
-        Some(missing) => missing.to_string(),
-        None if has_api_key => return Ok(()),
-        None => "needs an API key: set `--api-key-file FILE`, or `auto` for one that the runner makes".to_owned(),
-    };
-    Err(UsageError::Combination(format!("`{LISTEN_IN}` {needs}")))
 }
 
 /// Reads the receiver of events, and the key of their signatures.

@@ -111,21 +111,11 @@ pub fn changes_trust(variable: &str, is_set: impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Rejects one UDP port for QUIC and for WebRTC. Each has a socket of its own.
-///
-/// # Errors
-/// [`UsageError`] that names both options.
-pub fn check_port(config: &MoqConfig, transport: Option<Transport>, rtc_port: u16) -> Result<(), UsageError> {
+/// Returns the UDP port on which the runner serves callers itself, if it does; 0 is any free one.
+pub fn served_port(config: &MoqConfig, transport: Option<Transport>) -> Option<u16> {
     match config.mode {
-        MoqMode::Serve { bind, .. }
-            if transport == Some(Transport::Moq) && bind.port() == rtc_port && rtc_port != 0 =>
-        {
-            Err(UsageError::Combination(format!(
-                "`--moq-bind` and `--rtc-port` name the same UDP port, {rtc_port}, and WebRTC and QUIC need one each; the \
-                 default of `--rtc-port` is the number of the HTTP port"
-            )))
-        }
-        _ => Ok(()),
+        MoqMode::Serve { bind, .. } if transport == Some(Transport::Moq) => Some(bind.port()),
+        _ => None,
     }
 }
 

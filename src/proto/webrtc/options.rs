@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::ice::{self, IceServer};
+use crate::config::Config;
 use crate::features::Feature;
 use crate::limits::{ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX};
 use crate::options::{Env, Expected, Flag, FlagKind, UsageError, flag, number, push, put};
@@ -85,11 +86,29 @@ fn ice_address(text: &str) -> Result<IpAddr, Expected> {
     address.ok_or_else(|| "the IP address of one machine".into())
 }
 
+impl WebRtcOptions {
+    /// Reads the options into the configuration. `host` is the text of `--host`.
+    ///
+    /// # Errors
+    /// [`UsageError`] that names the option.
+    pub fn resolve(
+        &self,
+        host: Option<&str>,
+        env: &Env<'_>,
+        warnings: &mut Vec<String>,
+        config: &mut Config,
+    ) -> Result<(), UsageError> {
+        config.embedded = embedded(self, host, env, warnings)?;
+        config.ice_servers = ice_servers(self)?;
+        config.ice_addresses.clone_from(&self.ice_addresses);
+        config.rtc_port = self.rtc_port;
+        config.opus_complexity = self.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
+        Ok(())
+    }
+}
+
 /// Resolves `--ice-servers`, and rejects too many addresses.
-///
-/// # Errors
-/// [`UsageError`] for a server that cannot be parsed.
-pub fn ice_servers(options: &WebRtcOptions) -> Result<Vec<IceServer>, UsageError> {
+fn ice_servers(options: &WebRtcOptions) -> Result<Vec<IceServer>, UsageError> {
     if options.ice_addresses.len() > ICE_ADDRESSES_MAX {
         return Err(UsageError::Combination(format!(
             "`--ice-address` can be given at most {ICE_ADDRESSES_MAX} times"
@@ -101,7 +120,7 @@ pub fn ice_servers(options: &WebRtcOptions) -> Result<Vec<IceServer>, UsageError
 
 /// Resolves `--embedded` to the only address that clients are offered. Microcontrollers read IPv4
 /// only, use one candidate, and cannot resolve names.
-pub fn embedded(
+fn embedded(
     options: &WebRtcOptions,
     host: Option<&str>,
     env: &Env<'_>,
