@@ -153,7 +153,7 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
     NamedTransport {
         names: &["webrtc"],
         homes: &["webrtc", "livekit", "whatsapp", "calls/listening"],
-        foreign: 23,
+        foreign: 16,
     },
 ];
 

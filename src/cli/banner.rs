@@ -12,11 +12,12 @@ use std::net::SocketAddr;
 use super::features::guarded;
 use super::qr;
 use crate::config::{BuiltInBot, Config, Host, ListenAddresses, ServiceAccess, Tls, Transport};
-use crate::features::{Feature, sockets};
+use crate::features::{Feature, serves_clients, sockets};
 use crate::io::module::BannerRow;
 use crate::io::modules;
 use crate::limits::SESSIONS_MAX_DEFAULT;
 use crate::proto::http::page_address::{lan_address, local_url, page_url, phone_url};
+use crate::proto::modules::shared_udp_port;
 use crate::proto::options::hosts::is_local_name;
 use crate::proto::process::script;
 
@@ -147,8 +148,8 @@ fn address_rows(config: &Config, listening: &ListenAddresses, fragment: &str) ->
         let url = Host::Address(address.into()).url(listening.port);
         rows.push(("Device", format!("{url}/api/offer")));
     }
-    if Feature::WebRtc.in_this_build() && listening.rtc_port != listening.port {
-        rows.push(("WebRTC", format!("UDP port {}", listening.rtc_port)));
+    if let Some((protocol, port)) = shared_udp_port(listening).filter(|(_, port)| *port != listening.port) {
+        rows.push((protocol, format!("UDP port {port}")));
     }
     rows
 }
@@ -220,7 +221,7 @@ enum EntryPoint {
 impl EntryPoint {
     const BUILT: EntryPoint = if Feature::Page.in_this_build() {
         EntryPoint::Page
-    } else if Feature::WebRtc.in_this_build() || Feature::WebSocket.in_this_build() {
+    } else if serves_clients() {
         EntryPoint::Client
     } else {
         EntryPoint::Provider

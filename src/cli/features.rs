@@ -12,13 +12,10 @@ use crate::proto::modules;
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::found;
 
-/// Paths that the key of `--api-key` guards, whatever `-t` says.
-const GUARDED: &[(Option<Feature>, &str)] = &[(None, "/start"), (Some(Feature::WebRtc), "/api/offer")];
-
 /// Returns the paths of this build that the key guards, for a sentence.
 pub(super) fn guarded() -> String {
     let is_built = |feature: Option<Feature>| feature.is_none_or(Feature::in_this_build);
-    let built = GUARDED.iter().filter(|(feature, _)| is_built(*feature));
+    let built = modules::GUARDED.iter().filter(|(feature, _)| is_built(*feature));
     let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
     paths.join(" and ")
 }

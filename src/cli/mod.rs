@@ -342,9 +342,8 @@ fn interpreter(file: &str) -> Option<&'static str> {
 
 fn version_text(program: &ProgramIdentity) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    #[cfg(feature = "webrtc")]
-    let version = format!("{version} ({})", crate::proto::audio::opus::codec_name());
-    let runner = format!("edge-runner {version}\n");
+    let codec = crate::proto::audio::opus_name().map_or_else(String::new, |name| format!(" ({name})"));
+    let runner = format!("edge-runner {version}{codec}\n");
     match program.has_own_bot {
         true => format!("{}, a bot on {runner}", program.name),
         false => runner,

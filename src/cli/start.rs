@@ -40,7 +40,7 @@ use crate::limits::RUNTIME_END;
 use crate::logging;
 use crate::proto::doctor::Findings;
 use crate::proto::http::cluster::key_file_warning;
-use crate::proto::modules::NO_VIDEO_ROOMS;
+use crate::proto::modules::{NO_VIDEO_ROOMS, shared_udp_port};
 use crate::proto::options::env::{Variables, unused_proxy_warning};
 
 /// Runs `bot` for every caller until the process is asked to stop.
@@ -272,12 +272,11 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot, source: StartSource) -
         // A supervisor may have closed stdout; the log has the address as well. A call at the sound
         // card may have begun.
         let _ = logging::without_status(|| out.write_all(text.as_bytes()).and_then(|()| out.flush()));
-        let rtc_port = match Feature::WebRtc.in_this_build() {
-            true => format!(", WebRTC on UDP port {}", listening.rtc_port),
-            false => String::new(),
-        };
+        let udp_port = shared_udp_port(listening).map_or_else(String::new, |(protocol, port)| {
+            format!(", {protocol} on UDP port {port}")
+        });
         let https = banner::https_url(&announced, listening.port).map_or_else(String::new, |url| format!(" and {url}"));
-        log::info!("listening on {}{https}{rtc_port}", announced.host.url(listening.port));
+        log::info!("listening on {}{https}{udp_port}", announced.host.url(listening.port));
     };
     let served = runtime.block_on(crate::io::run_reloading(config, bot, announce, Arc::new(source)));
     match finish(runtime, served) {

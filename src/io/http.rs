@@ -60,6 +60,7 @@ use crate::proto::http::status::{BotMember, readiness};
 use crate::proto::http::traceparent::{TRACEPARENT, Traceparent};
 use crate::proto::http::uploads::advertise;
 use crate::proto::metrics::is_forwarding;
+use crate::proto::modules::unserved_framing;
 use crate::proto::server::request_framing;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, request_base, whole};
 use edge_runner_http::metrics::METRICS_TYPE;
@@ -84,7 +85,7 @@ impl HttpService for RunnerApp {
                 Err(stream) => stream,
             };
         }
-        Err(modules::unserved_framing())
+        Err(io::Error::other(unserved_framing()))
     }
 
     fn reject_framing(&self, refusal: request_framing::FramingError) -> Reply {

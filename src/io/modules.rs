@@ -1,7 +1,6 @@
 //! What the runner asks its modules, by the rows of `MODULES`. A feature that is off has no row:
 //! its routes and plans are rejected by its name.
 
-use std::io;
 use std::sync::Arc;
 
 use hyper::http::request::Parts;
@@ -117,11 +116,6 @@ pub async fn start(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
         Some(start) => start(request).await,
         None => Err(HttpError::Route(RouteError::NotFound)),
     }
-}
-
-/// Returns the error of a TCP connection with framed packets that no module serves.
-pub fn unserved_framing() -> io::Error {
-    io::Error::other(format!("WebRTC {}", MissingFeature(Feature::WebRtc)))
 }
 
 fn of(feature: Feature) -> Result<&'static Module, HttpError> {

@@ -99,6 +99,11 @@ impl Feature {
 /// Paths of the WebSockets that callers open.
 const SOCKETS: [(Feature, &str); 2] = [(Feature::Telephony, "/ws"), (Feature::WebSocket, "/ws-client")];
 
+/// Returns whether clients of one's own, such as a device, can call a runner of this build.
+pub const fn serves_clients() -> bool {
+    Feature::WebRtc.in_this_build() || Feature::WebSocket.in_this_build()
+}
+
 /// Returns the WebSocket paths of this build, for a sentence; `None` if it has none.
 pub fn sockets() -> Option<String> {
     let built = SOCKETS.iter().filter(|(feature, _)| feature.in_this_build());

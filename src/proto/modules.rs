@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::assistant::options::AssistantOptions;
 use crate::calls::options::CallsOptions;
-use crate::config::Config;
+use crate::config::{Config, ListenAddresses};
 use crate::daily::options::DailyOptions;
 pub use crate::daily::options::{NO_PCM, NO_VIDEO_ROOMS};
-use crate::features::Feature;
+use crate::features::{Feature, MissingFeature};
 use crate::http::endpoint::ModuleEndpoint;
 #[cfg(feature = "call")]
 pub use crate::livekit::call_options::{ROOM_EXAMPLE, ROOM_URL, RoomCallOptions, room_access};
@@ -254,6 +254,22 @@ pub fn check_udp_ports(config: &Config, rtc_port: u16) -> Result<(), UsageError>
         ))),
         _ => Ok(()),
     }
+}
+
+/// Paths that the key of `--api-key` guards, whatever `-t` says, and the feature of each.
+pub const GUARDED: [(Option<Feature>, &str); 2] = [(None, "/start"), (Some(Feature::WebRtc), "/api/offer")];
+
+/// Returns the UDP port that all callers share, after the name of their protocol; `None` in a build
+/// without one.
+pub fn shared_udp_port(listening: &ListenAddresses) -> Option<(&'static str, u16)> {
+    Feature::WebRtc
+        .in_this_build()
+        .then_some(("WebRTC", listening.rtc_port))
+}
+
+/// Returns why no module of this build serves a TCP connection with framed packets.
+pub fn unserved_framing() -> String {
+    format!("WebRTC {}", MissingFeature(Feature::WebRtc))
 }
 
 /// Calls `read` if this build has the feature. Otherwise the variables are not validated.

@@ -168,6 +168,12 @@ impl Transport {
         matches!(self, Transport::WebRtc | Transport::Mediaroom)
     }
 
+    /// Returns whether a caller makes an offer that the runner answers.
+    #[doc(hidden)]
+    pub fn takes_offers(self) -> bool {
+        self == Transport::WebRtc
+    }
+
     /// Returns whether `edge-runner call` calls by it.
     #[doc(hidden)]
     pub fn is_callable(self) -> bool {

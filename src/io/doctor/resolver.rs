@@ -12,7 +12,6 @@ use super::Finding;
 use crate::config::Config;
 use crate::io::modules;
 use crate::limits::DOCTOR_RESOLVE;
-use crate::proto::webrtc::gather::server::parse_servers;
 
 /// Looks up every name in the configuration.
 pub async fn examine(config: &Config) -> Vec<Finding> {
@@ -43,11 +42,10 @@ fn names(config: &Config) -> Vec<String> {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host.to_owned(),
         _ => proxy.clone(),
     });
-    let of_servers = parse_servers(&config.ice_servers).into_iter().map(|server| server.host);
     let of_modules = modules::built().filter_map(|module| module.hosts);
     let of_modules = of_modules.flat_map(|hosts| hosts(config));
     let mut names: Vec<String> = Vec::new();
-    for name in of_servers.chain(of_modules).chain(proxy) {
+    for name in of_modules.chain(proxy) {
         let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         if !is_address && !names.contains(&name) {
             names.push(name);

@@ -19,6 +19,7 @@ use crate::io::webrtc::doctor;
 use crate::io::webrtc::gather;
 use crate::proto::http::route::{Route, RouteError};
 use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::webrtc::gather::server::parse_servers;
 use crate::proto::webrtc::start;
 use edge_runner_http::common::Reply;
 
@@ -32,6 +33,10 @@ pub const MODULE: Option<&Module> = Some(
         }),
         answer: Some(|request| Box::pin(answer(request))),
         start: Some(|request| Box::pin(ready(begin_session(request)))),
+        hosts: Some(|config| {
+            let servers = parse_servers(&config.ice_servers).into_iter();
+            servers.map(|server| server.host).collect()
+        }),
         ..Module::new(Feature::WebRtc)
     }
     .with_checks(&[

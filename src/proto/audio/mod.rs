@@ -36,3 +36,14 @@ cfg_if::cfg_if! {
         pub mod sender;
     }
 }
+
+/// Returns the name and version of the Opus codec; `None` in a build without one.
+pub fn opus_name() -> Option<&'static str> {
+    cfg_if::cfg_if! {
+        if #[cfg(feature = "opus")] {
+            Some(opus::codec_name())
+        } else {
+            None
+        }
+    }
+}

@@ -60,7 +60,7 @@ impl SessionMetrics {
     /// Records the codec of a caller over WebRTC, and the time from the answer to the connection.
     /// Sessions of other transports have no answer.
     pub fn connected(&self, codec: &str, after: Duration) {
-        if self.transport == Transport::WebRtc {
+        if self.transport.takes_offers() {
             self.metrics.connected(after);
             self.metrics.codec_negotiated(codec);
         }
