@@ -16,6 +16,8 @@
 //! # }
 //! ```
 
+#![cfg(feature = "videoroom")]
+
 use std::fmt;
 
 use crate::bot::{Kind, RunnerArguments};

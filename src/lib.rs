@@ -128,7 +128,6 @@ mod allocations;
 pub mod bot;
 mod bots;
 mod cli;
-#[cfg(feature = "videoroom")]
 pub mod dialin;
 mod io;
 pub mod kit;

@@ -124,7 +124,7 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
     NamedTransport {
         names: &["daily", "videoroom"],
         homes: &["daily", "dialin"],
-        foreign: 9,
+        foreign: 8,
     },
     NamedTransport {
         names: &["moq"],
