@@ -163,6 +163,28 @@ fn a_claim_without_an_answer_uses_no_attempt() {
     assert_eq!(place.sql("SELECT attempt, given_back FROM build"), "2|1");
 }
 
+/// I-33: a stop waits until such a claim is given back.
+#[test]
+fn a_stop_gives_a_claim_without_an_answer_back() {
+    let Some(place) = Place::new() else { return };
+    let (links, data) = (place.links(), [DataDir::new(), DataDir::new()]);
+    // No other claim takes the build.
+    let options = ["--role", "worker", "--lease", "300"];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let worker = TestCloud::start_with(&data[1], &[&options[..], &QUICK[..]].concat(), &links.variables());
+    let held = hold_claims(&place);
+    let id = api.build(&context("x"));
+    place.wait_for_waiting("COMMIT");
+    links.database.stall();
+    drop(held);
+    api.wait_for(&id, "building");
+    worker.runner.wait_for_log("giving a claim back: ");
+    begin_stop(&worker);
+    links.database.mend();
+    wait_for_end(worker);
+    assert_eq!(state(&place), GIVEN_BACK);
+}
+
 /// I-33: a worker that is stopped while it claims a build gives it back.
 #[test]
 fn a_stop_during_a_claim_gives_the_build_back() {

@@ -178,11 +178,11 @@ impl Worker {
     /// Claims builds while slots are free, until the service stops. `claims` is dropped when the
     /// last one has its run.
     pub async fn run(self: Arc<Self>, claims: watch::Sender<()>) {
-        self.claim_builds().await;
+        self.claim_builds(&claims).await;
         drop(claims);
     }
 
-    async fn claim_builds(self: &Arc<Self>) {
+    async fn claim_builds(self: &Arc<Self>, claims: &watch::Sender<()>) {
         let mut stop = self.stop.clone();
         let mut was_away = false;
         while !stop.is_set() {
@@ -213,7 +213,7 @@ impl Worker {
                 Err(_) => {}
             }
             if let Some(claim) = uncertain {
-                self.undo(claim);
+                self.undo(claim, claims.clone());
             }
             drop(slot);
             let pause = if was_away { AGAIN } else { POLL.min(self.times.lease) };
@@ -225,13 +225,15 @@ impl Worker {
         }
     }
 
-    /// Gives the build of a claim back, if that happened, with the attempt.
-    fn undo(self: &Arc<Self>, claim: UncertainClaim) {
+    /// Gives the build of a claim back, if that happened, with the attempt. A stop waits for it as
+    /// for a claim.
+    fn undo(self: &Arc<Self>, claim: UncertainClaim, claims: watch::Sender<()>) {
         let (worker, mut stop) = (self.clone(), self.stop.clone());
         tasks::spawn(async move {
             let (id, attempt, lease) = (claim.id, claim.attempt, claim.lease.as_str());
             let undo = || worker.records.give_back(id, attempt, false, Some(lease));
             worker.retried(&mut stop, STOP_TRIES, "giving a claim back", undo).await;
+            drop(claims);
         });
     }
 
