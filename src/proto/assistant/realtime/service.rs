@@ -352,6 +352,10 @@ impl Realtime {
         // The end of a response in progress may tell of the same failure.
         let active = self.active.as_mut();
         if !active.is_some_and(|active| std::mem::replace(&mut active.is_failure_reported, true)) {
+            if self.active.is_none() {
+                // The answer that was due.
+                self.question = None;
+            }
             self.handle_no_answer(class, now);
         }
     }

@@ -103,6 +103,20 @@ fn a_question_that_is_lost_before_its_answer_is_answered_all_the_same() {
     }
 }
 
+/// A caller who was answered with a failure is not answered again after a loss, and the connection
+/// can be renewed.
+#[test]
+fn a_question_that_the_service_refused_is_not_asked_again() {
+    let mut rig = Rig::ready();
+    rig.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "u"}));
+    rig.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "u"}));
+    assert!(!rig.session.is_between_turns(), "an answer is due");
+    rig.hear(json!({"type": "error", "error": {"type": "rate_limit_error", "code": "rate_limit_exceeded"}}));
+    assert!(rig.session.question.is_none());
+    rig.reconnect();
+    assert!(!rig.types().contains(&"response.create".to_owned()));
+}
+
 /// Who goes on speaking has not finished, and the next service hears the rest.
 #[test]
 fn a_caller_who_speaks_at_a_loss_is_not_answered_before_the_end() {
