@@ -163,9 +163,9 @@ mod tests {
         let energy = |amplitude: f64| amplitude.powi(2) * BLOCK as f64;
         let mut failures = Vec::new();
         for (at, played) in bot.iter().enumerate() {
-            let played = if at < late { 0.0 } else { echo * bot[at - late] };
+            let echoed = if at < late { 0.0 } else { echo * bot[at - late] };
             let caller = energy(caller.get(at).copied().unwrap_or(5.0));
-            let (before, behind) = (energy(played) + caller, energy(left * played) + caller);
+            let (before, behind) = (energy(echoed) + caller, energy(left * echoed) + caller);
             let failed = residual.handle_block(BLOCK, energy(*played), before, behind);
             failures.extend(failed.map(|removed_db| {
                 assert!(removed_db < REMOVED_DB_MIN, "{removed_db}");
