@@ -169,6 +169,12 @@ async fn dispatch(
     (conn_state, upgrade_slot): (&Arc<ConnState>, &UpgradeSlot),
 ) -> Result<Reply, HttpError> {
     let headers = &head.headers;
+    // Before the feature of the page, which a build for telephones lacks.
+    if route == Route::PageRedirect
+        && let Some(reply) = modules::answer_page(app, head)?
+    {
+        return Ok(reply);
+    }
     if let Some(absent) = route.feature().and_then(Feature::missing) {
         return Err(HttpError::MissingFeature(absent));
     }
@@ -232,11 +238,6 @@ async fn dispatch(
         Route::Sessions => operator::list(app, headers, peer),
         Route::EndSession(id) => operator::end(app, &id, headers, peer),
         route => {
-            if route == Route::PageRedirect
-                && let Some(reply) = modules::answer_page(app, head)?
-            {
-                return Ok(reply);
-            }
             modules::answer(RouteRequest {
                 app,
                 route,
