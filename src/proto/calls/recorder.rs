@@ -426,10 +426,15 @@ impl CallRecorder {
             provider_error: end.provider_error.map(text),
             counts: end.counts,
             network: end.network,
-            duration: self.left_at.unwrap_or(end.now).saturating_duration_since(self.began),
+            duration: self.lasted(end.now),
         });
         self.bot_turn = None;
         self.answer = None;
+    }
+
+    /// Returns how long the call lasts so far, until the caller leaves.
+    fn lasted(&self, now: Instant) -> Duration {
+        self.left_at.unwrap_or(now).saturating_duration_since(self.began)
     }
 
     /// Returns the bytes of memory that the record holds, beside those of the structure.
@@ -504,7 +509,7 @@ impl CallRecorder {
     pub fn summary(&self, now: Instant) -> Value {
         let duration = match &self.end {
             Some(end) => end.duration,
-            None => now.saturating_duration_since(self.began),
+            None => self.lasted(now),
         };
         let outcome = self.outcome();
         json!({

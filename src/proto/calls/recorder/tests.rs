@@ -159,13 +159,14 @@ fn a_call_says_who_called_how_long_and_why_it_ended() {
     assert!(!call.to_string().contains(r#""1""#), "a key may be a part of a PIN");
 }
 
-/// The time that a bot takes to end belongs to no call.
+/// The time that a bot takes to end belongs to no call, also while the bot still runs.
 #[test]
 fn a_call_lasts_until_the_caller_leaves() {
     let mut rig = rig();
     rig.pass(5_000);
     rig.event(&SessionEvent::Left(LeaveReason::Left));
     rig.pass(8_000);
+    assert_eq!(rig.describe()["duration_ms"], 5_000);
     rig.end(LeaveReason::Left, None);
     assert_eq!(rig.describe()["duration_ms"], 5_000);
 }
