@@ -18,7 +18,7 @@ const WAITING_MAX: usize = 25 * FRAME_SAMPLES;
 /// Frames over which what waits is watched: a second.
 const WATCHED_FRAMES: usize = 50;
 /// Frames without sound that are played behind sound. A bot that is silent is not played, since in
-/// half duplex nothing is heard of the caller meanwhile.
+/// half duplex the microphone is muted meanwhile.
 const QUIET_FRAMES_MAX: usize = 10;
 
 /// Exchanges the sound of a conversation with a sound card.

@@ -630,15 +630,15 @@ impl Simulation {
         }
     }
 
-    /// Returns whether the first caller hears the bot and is heard.
+    /// Returns whether the first caller receives the bot, and the bot the caller.
     pub fn talks(&mut self) -> bool {
-        let (voice, heard) = (self.voice.len(), self.mixed().len());
+        let (voice, received) = (self.voice.len(), self.mixed().len());
         self.speech.extend(Tone::new(440.0, RATE_HZ).take(RATE_HZ as usize));
         let mut talkers = [("TR_ann1", self.talker.take().unwrap_or_else(|| Talker::new(600.0)))];
         self.play_speech(&mut talkers, 60);
         let [(_, talker)] = talkers;
         self.talker = Some(talker);
-        let mixed = &self.mixed()[heard..];
+        let mixed = &self.mixed()[received..];
         self.voice.len() - voice > 40 && share(&mixed[mixed.len() / 2..], 600.0, RATE_HZ) > 0.8
     }
 

@@ -182,14 +182,14 @@ fn an_id_serves_one_subscription_at_a_time() {
 /// A closed or stopped request ends the subscription, as browsers do both at once.
 #[test]
 fn a_subscriber_leaves_by_closing_or_stopping() {
-    for way in 0..3 {
+    for case in 0..3 {
         let mut bot = Bot::published();
         let bytes = request(5, "n/response", "bot-audio");
         let id = bot.pair.raw(1, Dir::Bi, &bytes);
         run_bot(&mut bot.pair);
         assert!(bot.pair.side(0).0.has_subscriber(bot.audio));
         let (_, mut streams) = bot.pair.side(1);
-        match way {
+        match case {
             0 => streams.finish(id),
             1 => streams.reset(id, 0),
             _ => {
@@ -198,7 +198,7 @@ fn a_subscriber_leaves_by_closing_or_stopping() {
             }
         }
         run_bot(&mut bot.pair);
-        assert!(!bot.pair.side(0).0.has_subscriber(bot.audio), "way {way}");
+        assert!(!bot.pair.side(0).0.has_subscriber(bot.audio), "case {case}");
         assert_eq!(bot.pair.peers[0].inbound.len(), 0);
     }
 }

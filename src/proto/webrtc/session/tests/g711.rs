@@ -121,9 +121,9 @@ fn lost_packets_are_concealed() {
     let mut pair = call(caller(Law::Mu, 0));
     pair.open_audio(16_000, 16_000);
     pair.client.speak(A4, pair.now);
-    for way in [&mut pair.up, &mut pair.down] {
-        way.loss_percent = 20;
-        way.spread = ms(25);
+    for direction in [&mut pair.up, &mut pair.down] {
+        direction.loss_percent = 20;
+        direction.spread = ms(25);
     }
     pair.run(secs(10));
     let counters = pair.session.audio_receiver.stats().counters;
