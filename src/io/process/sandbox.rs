@@ -198,8 +198,8 @@ impl Sandbox {
     /// start, before the first session.
     ///
     /// # Errors
-    /// [`SandboxError`] if that fails, and if programs may write beside that file, or replace a link
-    /// to one that the runner reads.
+    /// [`SandboxError`] if that fails, and if programs may write beside that file, or replace a
+    /// link to one that the runner reads.
     pub fn check(&self, settings: Option<&Path>) -> Result<(), SandboxError> {
         fs::create_dir_all(&self.working_dir).map_err(|source| SandboxError::Folder {
             folder: self.working_dir.clone(),

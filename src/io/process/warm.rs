@@ -242,8 +242,8 @@ impl RunningModule for WarmBot {
 }
 
 impl WarmShared {
-    /// Looks whether a file of the bot has changed. A thread of its own looks: the files of a network
-    /// take their time, in which calls would stand still.
+    /// Looks whether a file of the bot has changed. A thread of its own looks: the files of a
+    /// network take their time, in which calls would stand still.
     async fn notice_changes(&self) {
         loop {
             let look = self.looks.clone().lock_owned().await;

@@ -99,7 +99,7 @@ pub static VARIABLES: ModuleVariables = ModuleVariables {
         ),
         setting(
             "RUNNER_START_NAMES",
-            "Names of the fields in the reply of `/start` for Daily and LiveKit: canonical, alias or both. [default: both]",
+            "Names of the fields in the reply of `/start` for a room: canonical, alias or both. [default: both]",
         ),
     ],
 };

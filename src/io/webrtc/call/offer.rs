@@ -1,4 +1,5 @@
-//! The offer of a call: to the endpoint of the target, or to that of a session that `/start` begins.
+//! The offer of a call: to the endpoint of the target, or to that of a session that `/start`
+//! begins.
 //!
 //! In: the target, the key and the offer. Out: the answer, or a sentence about why there is none,
 //! as those of [`dial`](crate::io::call::dial).
