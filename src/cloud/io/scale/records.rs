@@ -357,21 +357,16 @@ impl SharedRecords {
         counts: bool,
         lease: Option<&str>,
     ) -> Result<(), DatabaseError> {
-        let mut session = self.database.session().await?;
-        let tx = session.transaction().await?;
-        // Waits for a claim whose commit is not over: its row is as before until then, and would
-        // not be found.
-        let locked = "SELECT id FROM build WHERE id = $1 FOR UPDATE";
+        let session = self.database.session().await?;
         // A repeated call finds no lease.
         let sql = "UPDATE build SET lease = NULL, given_back = LEAST(given_back + $3, $4) \
                    WHERE id = $1 AND attempt = $2 AND status = 'building' AND lease IS NOT NULL \
                    AND ($5::TEXT IS NULL OR lease::TEXT = $5)";
         let (id, attempt) = (id.to_string(), attempt_of(attempt));
         let (more, max) = (i32::from(!counts), attempt_of(GIVEN_BACK_MAX));
-        tx.query_opt(locked, &[&id]).await?;
-        tx.execute(sql, &[&id, &attempt, &more, &max, &lease]).await?;
-        tx.execute("SELECT pg_notify($1, '')", &[&CHANNEL]).await?;
-        tx.commit().await
+        session.execute(sql, &[&id, &attempt, &more, &max, &lease]).await?;
+        session.execute("SELECT pg_notify($1, '')", &[&CHANNEL]).await?;
+        Ok(())
     }
 
     /// Records the end of a run.
