@@ -82,6 +82,8 @@ class Caller:
         self.messages = []
         # By identity, in order of arrival.
         self.received = {}
+        # The last track with sound of each identity.
+        self.tracks = {}
         # By the sid of a track.
         self.listening = {}
         self.tasks = []
@@ -99,6 +101,7 @@ class Caller:
 
     def on_track(self, track, publication, participant):
         if track.kind == rtc.TrackKind.KIND_AUDIO:
+            self.tracks[participant.identity] = track
             self.listening[publication.sid] = asyncio.ensure_future(self.listen(track, participant.identity))
 
     def on_track_gone(self, track, publication, participant):
@@ -110,6 +113,11 @@ class Caller:
         async for event in rtc.AudioStream(track, sample_rate=RATE, num_channels=1):
             pcm = np.frombuffer(event.frame.data, dtype=np.int16).astype(float)
             self.received.setdefault(identity, []).append(pcm)
+
+    async def missed_ms(self, identity):
+        """How much sound of this participant the client had played before the stream in `listen` was there to get it."""
+        played = sum(one.inbound_rtp.inbound.total_samples_received for one in await self.tracks[identity].get_stats() if one.HasField("inbound_rtp"))
+        return max(0, played - sum(map(len, self.received[identity]))) * 1000 // RATE
 
     def speakers(self):
         """Returns the identities of the active speakers, as the server told last."""
