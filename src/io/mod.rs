@@ -136,7 +136,7 @@ static CALLS: [CallRow; 4] = [
     CallRow {
         what: "over a WebSocket",
         feature: Feature::WebSocket,
-        run: call::socket::row(),
+        run: websocket::call::row(),
     },
 ];
 

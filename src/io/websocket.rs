@@ -3,9 +3,10 @@
 //! It starts when hyper has answered the upgrade. In: messages, writability, the end of a hang-up.
 //! Out: the commands of [`SocketSession`], which are performed.
 
-pub mod routes;
-
+#[cfg(feature = "call")]
+pub mod call;
 pub mod dialled;
+pub mod routes;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "telephony")] {

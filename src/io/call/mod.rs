@@ -7,7 +7,6 @@
 pub mod dial;
 pub mod media;
 mod report;
-pub mod socket;
 mod sound_card;
 mod sounds;
 

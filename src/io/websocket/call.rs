@@ -15,8 +15,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use edge_runner_http::common::random;
 
-use super::{CallRun, RunCall, dial};
 use crate::config::Transport;
+use crate::io::call::{CallRun, RunCall, dial};
 use crate::proto::caller::socket_protocol::{CallerSocketMessage, SocketProtocol};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::telephone::TelephoneStream;
