@@ -4,6 +4,8 @@
 //! The connection counts as lost if it ends without a close, or with the code of a failure, or if
 //! it accepts nothing for some seconds.
 
+mod connect;
+
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
@@ -16,7 +18,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use edge_runner_http::common::random;
 
 use crate::config::Transport;
-use crate::io::call::{CallRun, RunCall, dial};
+use crate::io::call::{CallRun, RunCall};
 use crate::proto::caller::socket_protocol::{CallerSocketMessage, SocketProtocol};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::telephone::TelephoneStream;
@@ -35,7 +37,7 @@ pub const fn row() -> Option<RunCall> {
 async fn run(task: &mut CallRun<'_>, plan: CallPlan) -> Result<CallConversation, String> {
     let config = task.config;
     let mut protocol = protocol(&config.target);
-    let socket = task.open(dial::open(config, &mut protocol)).await?;
+    let socket = task.open(connect::open(config, &mut protocol)).await?;
     let mut conversation = task.conversation(plan, protocol.has_messages());
     talk(*socket, protocol, &mut conversation, task).await;
     Ok(conversation)
