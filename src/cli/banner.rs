@@ -126,13 +126,11 @@ fn address_rows(config: &Config, listening: &ListenAddresses, fragment: &str) ->
     let url = page_url(config, listening) + fragment;
     match EntryPoint::BUILT {
         EntryPoint::Page if !calls_only => rows.push(("Talk", format!("open {url}"))),
-        EntryPoint::Page if config.transport.is_some_and(Transport::is_telephony) => {
-            rows.push(("Test", format!("open {url}, where the page simulates a call")));
-        }
+        EntryPoint::Page => rows.push(("Test", format!("open {url}, where the page simulates a call"))),
         EntryPoint::Client if !calls_only => {
             rows.push(("Talk", format!("connect a client to {url}; this build has no page")));
         }
-        _ => {}
+        EntryPoint::Client | EntryPoint::Provider => {}
     }
     // On this machine alone, a proxy is for tests.
     if let Some(proxy) = config.proxy.as_deref().filter(|proxy| !is_local_name(proxy))
@@ -197,12 +195,8 @@ fn access_rows(config: &Config) -> Vec<BannerRow> {
     }
     if !config.allowed_origins.is_empty() {
         rows.push(("Origins", format!("only {}", config.allowed_origins.join(", "))));
-        if config.transport.is_some_and(Transport::is_telephony) {
-            rows.push((
-                "",
-                "telephony providers send no Origin, so their calls are refused".into(),
-            ));
-        }
+        let blocked = config.transport.and_then(Transport::blocked_by_origins);
+        rows.extend(blocked.map(|blocked| ("", blocked.to_owned())));
     }
     rows
 }

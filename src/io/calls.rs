@@ -33,7 +33,7 @@ use self::sound::{CallRecording, SoundWriter};
 use self::tap::CallTap;
 use self::writer::CallWriter;
 use crate::bot::SessionId;
-use crate::config::{CallsConfig, Config};
+use crate::config::{CallsConfig, Config, Transport};
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::http::error::{HttpError, ModuleRefusal};
@@ -320,9 +320,9 @@ impl Calls {
 
     /// Begins to tap the sound of a session, if it is to be recorded or may be listened to.
     fn tap(self: &Arc<Self>, session: &ObservedSession<'_>, unix_ms: u64) -> CallTap {
-        let rate_hz = match session.transport {
-            Some(transport) if transport.is_telephony() => 8_000,
-            _ => 16_000,
+        let rate_hz = match session.transport.is_some_and(Transport::is_narrowband) {
+            true => 8_000,
+            false => 16_000,
         };
         let allows_listening = self.config.allows_listening(session.transport, session.body);
         let listeners = allows_listening.then(|| {

@@ -202,6 +202,26 @@ impl Transport {
         matches!(self, Transport::WebRtc | Transport::WebSocket | Transport::Moq)
     }
 
+    /// Returns whether its audio is that of telephone lines, with 8,000 samples a second.
+    #[doc(hidden)]
+    pub fn is_narrowband(self) -> bool {
+        self.is_telephony()
+    }
+
+    /// Returns whether the client of a session learns its id from `/start`. A call of a telephony
+    /// provider has a session only once it connects.
+    #[doc(hidden)]
+    pub fn names_sessions(self) -> bool {
+        !self.is_telephony()
+    }
+
+    /// Returns what a list of allowed origins does to its calls, if it blocks them.
+    #[doc(hidden)]
+    pub fn blocked_by_origins(self) -> Option<&'static str> {
+        self.is_telephony()
+            .then_some("telephony providers send no Origin, so their calls are refused")
+    }
+
     /// Returns whether it has a list of allowed origins of its own, that of the start.
     #[doc(hidden)]
     pub fn keeps_origins(self) -> bool {
@@ -256,5 +276,16 @@ mod tests {
         assert_eq!(Transport::of_feature(Feature::Telephony, provider), provider);
         assert_eq!(Transport::of_feature(Feature::Telephony, Some(Transport::WebRtc)), None);
         assert_eq!(Transport::of_feature(Feature::Telephony, None), None);
+    }
+
+    #[test]
+    fn calls_of_providers_are_narrowband_without_an_id_or_an_origin() {
+        for transport in Transport::OF_SESSIONS {
+            let is_of_provider = transport.provider().is_some();
+            assert_eq!(transport.is_narrowband(), is_of_provider, "{}", transport.name());
+            assert_eq!(transport.names_sessions(), !is_of_provider, "{}", transport.name());
+            let is_blocked = transport.blocked_by_origins().is_some();
+            assert_eq!(is_blocked, is_of_provider, "{}", transport.name());
+        }
     }
 }

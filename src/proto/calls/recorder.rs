@@ -239,10 +239,7 @@ impl CallRecorder {
             trace: beginning.trace,
             id: beginning.id,
             transport: beginning.transport,
-            provider: of_call("provider").or_else(|| {
-                let telephony = beginning.transport.filter(|transport| transport.is_telephony())?;
-                Some(telephony.common_name().to_owned())
-            }),
+            provider: of_call("provider").or_else(|| Some(beginning.transport?.provider()?.vendor().to_owned())),
             bot: beginning.bot,
             has_texts,
             began: beginning.now,

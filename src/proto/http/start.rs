@@ -197,7 +197,7 @@ pub fn upload_scope(plan: &StartPlan, config: &Config) -> Option<UploadScope> {
     config.uploads_dir.as_ref()?;
     match plan.transport {
         Transport::WebSocket if config.api_key.is_none() => Some(UploadScope::Anyone),
-        transport if transport.is_telephony() || config.dispatches_jobs(transport) => None,
+        transport if !transport.names_sessions() || config.dispatches_jobs(transport) => None,
         _ => Some(UploadScope::Session),
     }
 }
