@@ -14,20 +14,19 @@ use super::flags::EVAL;
 use super::{Env, ProgramIdentity, UsageError, version_text};
 use crate::config::{AlsaDefault, Secret, Transport};
 use crate::features::Feature;
-use crate::io::call::{CallConfig, CallsError, WebhookCall};
+use crate::io::call::{CallConfig, CallsError};
 use crate::proto::caller::plan::{StepSource, keys, seconds, text, words};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX};
 use crate::proto::local::options::{LocalOptions, echo};
-use crate::proto::modules::{ROOM_EXAMPLE, ROOM_URL, RoomCallOptions, room_access};
+use crate::proto::modules::{
+    PHONE_TRANSPORT, PhoneCallOptions, ROOM_EXAMPLE, ROOM_URL, RoomCallOptions, phone_example, room_access,
+    webhook_call,
+};
 use crate::proto::options::help::{entries, entry, paragraph};
-use crate::proto::options::hosts;
 use crate::proto::options::{
     CALLS, Expected, Flag, FlagKind, OptionStore, OptionTable, SpecialMode, flag, need, number, parse, push, put,
 };
-use crate::proto::telephony::PROVIDERS;
-use crate::proto::telephony::dial::is_number;
-use crate::proto::telephony::options::{TelephonyOptions, telephony};
 
 /// The row of `commands`.
 pub(super) const COMMAND: Option<&CommandRow> = Some(&CommandRow {
@@ -50,9 +49,7 @@ struct CallArgs {
     transport: Option<Transport>,
     is_eval: bool,
     api_key: Option<Secret>,
-    proxy: Option<String>,
-    from: Option<String>,
-    to: Option<String>,
+    phone: PhoneCallOptions,
     room: RoomCallOptions,
     steps: Vec<StepSource>,
     scenario: Option<String>,
@@ -70,6 +67,12 @@ struct CallArgs {
     verbosity: u8,
     given: Vec<&'static str>,
     argument: Option<OsString>,
+}
+
+impl AsMut<PhoneCallOptions> for CallArgs {
+    fn as_mut(&mut self) -> &mut PhoneCallOptions {
+        &mut self.phone
+    }
 }
 
 impl AsMut<RoomCallOptions> for CallArgs {
@@ -99,18 +102,11 @@ fn transport(text: &str) -> Result<Transport, Expected> {
     })
 }
 
-fn telephone_number(text: String) -> Result<String, Expected> {
-    match is_number(&text) {
-        true => Ok(text),
-        false => Err("a number such as +15550001111".into()),
-    }
-}
-
 static CALL: OptionTable<CallArgs> = OptionTable {
     prefix: "",
     argument: Some("URL"),
     own_variable_first: false,
-    modules: &[TARGET, Flag::ROOM_CALL, CALLER],
+    modules: &[TARGET, Flag::PHONE_CALL, Flag::ROOM_CALL, CALLER],
 };
 
 /// Whom the caller calls, and how.
@@ -126,8 +122,8 @@ const TARGET: &[Flag<CallArgs>] = &[
             Ok(())
         }),
         CALLS,
-        "How to call, where the URL does not say it: {transports}, eval for the handshake of `pipecat eval`, or the \
-         name of a telephony provider, as which the caller then acts. [default: webrtc]",
+        "How to call, where the URL does not say it: {transports}, eval for the handshake of `pipecat eval`, or \
+         {phones}. [default: webrtc]",
     )
     .short('t'),
     flag(
@@ -135,25 +131,6 @@ const TARGET: &[Flag<CallArgs>] = &[
         FlagKind::Value("KEY", |args, text| put(&mut args.api_key, Secret::new(text))),
         CALLS,
         "The key of a runner with --api-key.",
-    ),
-    flag(
-        "--proxy",
-        FlagKind::Value("HOST", |args, text| put(&mut args.proxy, text)),
-        CALLS,
-        "Call as the telephony provider does, by the webhook of a runner with this public host name, its `--proxy`. It \
-         is signed if the credentials of the provider are in the environment or in .env, as for the runner.",
-    ),
-    flag(
-        "--from",
-        FlagKind::Value("NUMBER", |args, text| put(&mut args.from, telephone_number(text)?)),
-        CALLS,
-        "The number of the caller, with `--proxy`.",
-    ),
-    flag(
-        "--to",
-        FlagKind::Value("NUMBER", |args, text| put(&mut args.to, telephone_number(text)?)),
-        CALLS,
-        "The number that is called, with `--proxy`.",
     ),
 ];
 
@@ -357,7 +334,7 @@ fn command(
         ));
     }
     target.check(&args.steps, &args.expect).map_err(combination)?;
-    let webhook = webhook(&args, &target, env)?;
+    let webhook = webhook_call(&args.phone, &target, &env.variables)?;
     let calls = args.calls.unwrap_or(1);
     let room = room_access(&args.room, &target, calls, &env.variables)?;
     if calls > 1 && args.record.is_some() {
@@ -435,38 +412,6 @@ impl CommandTask for CallerRun {
     }
 }
 
-/// Returns the webhook with which the call begins.
-fn webhook(args: &CallArgs, target: &CallTarget, env: &Env<'_>) -> Result<Option<WebhookCall>, UsageError> {
-    let combination = |text: &str| UsageError::Combination(text.to_owned());
-    let Some(proxy) = &args.proxy else {
-        return match args.from.is_some() || args.to.is_some() {
-            true => Err(combination(
-                "`--from` and `--to` need the public name of the runner: `--proxy HOST`",
-            )),
-            false => Ok(None),
-        };
-    };
-    let CallTarget::Started {
-        transport: Transport::Telephony(provider),
-        ..
-    } = target
-    else {
-        return Err(combination(&format!(
-            "`--proxy` needs a telephony provider that calls the webhook: `http://HOST:PORT` and `-t {}`",
-            PROVIDERS[0].vendor()
-        )));
-    };
-    let (host, _) = hosts::proxy(proxy)?;
-    let options = TelephonyOptions::default();
-    // A half of an account signs nothing; the refusal of the runner says what is missing.
-    let telephony = telephony(&options, &[provider], &env.variables, &mut Vec::new())?;
-    Ok(Some(WebhookCall {
-        host,
-        numbers: [&args.from, &args.to].map(|number| number.clone().unwrap_or_default()),
-        settings: telephony.settings,
-    }))
-}
-
 /// Returns the text of `call --help`.
 fn help(program: &ProgramIdentity) -> String {
     let name = &program.name;
@@ -484,7 +429,8 @@ fn help(program: &ProgramIdentity) -> String {
     for group in [SPEAKS, KEEPS, EXPECTS, CALLS] {
         text.push_str(&format!("\n{group}:\n"));
         entries(&mut text, CALL.flags().filter(|flag| flag.group == group), |flag| {
-            flag.help.replace("{transports}", &transports)
+            let help = flag.help.replace("{transports}", &transports);
+            help.replace("{phones}", PHONE_TRANSPORT)
         });
     }
     text.push_str("\nExit codes:\n");
@@ -511,10 +457,7 @@ fn help(program: &ProgramIdentity) -> String {
     text.push_str(&format!(
         "  {name} call http://localhost:7860 --scenario booking.toml --junit report.xml\n"
     ));
-    text.push_str(&format!(
-        "  {name} call http://localhost:7860 -t {} --proxy bots.example.net --to +15550001111 --wav hello.wav\n",
-        PROVIDERS[0].vendor()
-    ));
+    text.push_str(&format!("  {name} call http://localhost:7860 {}\n", phone_example()));
     text
 }
 

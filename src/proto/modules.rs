@@ -22,6 +22,8 @@ use crate::server::acme_options::AcmeOptions;
 use crate::server::body::{ObjectReader, ValidationError};
 use crate::server::tls_config::Tls;
 use crate::telephony::PROVIDERS;
+#[cfg(feature = "call")]
+pub use crate::telephony::call_options::{PHONE_TRANSPORT, PhoneCallOptions, phone_example, webhook_call};
 use crate::telephony::options::TelephonyOptions;
 use crate::telephony::settings::Holds;
 use crate::transport::Transport;

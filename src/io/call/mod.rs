@@ -24,9 +24,10 @@ use edge_runner_http::signal::Signals;
 use edge_runner_http::tasks;
 
 use self::report::CallReport;
-use crate::config::{LocalConfig, Secret, Settings, Transport};
+use crate::config::{LocalConfig, Secret, Transport};
 use crate::features::{Feature, MissingFeature};
 use crate::io::running::ModuleFuture;
+use crate::proto::caller::provider_webhook::WebhookCall;
 use crate::proto::caller::target::{CallTarget, RoomAccess};
 use crate::proto::caller::{
     CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, Scenario, StepSource, figures, junit,
@@ -68,17 +69,6 @@ pub struct CallConfig {
     pub calls: u64,
     /// The time over which the calls begin.
     pub ramp: Duration,
-}
-
-/// A call that begins with the webhook of a provider.
-#[derive(Clone, Debug)]
-pub struct WebhookCall {
-    /// The public host of the runner.
-    pub host: String,
-    /// The numbers of the caller and of the called; empty ones are left out of the stream.
-    pub numbers: [String; 2],
-    /// The credentials that sign it.
-    pub settings: Settings,
 }
 
 /// Why a run was not a success.

@@ -1,4 +1,5 @@
-//! The answer to the webhook of a telephony provider, as the provider reads it.
+//! The webhook of a telephony provider with which a call begins, and its answer, as the provider
+//! reads it.
 //!
 //! In: the markup, or JSON of the runner. Out: the [`MarkupStream`]: the URL of the media socket
 //! and the parameters for its `start`. The markup is searched for the few tags that providers know,
@@ -8,7 +9,18 @@ use serde_json::{Map, Value};
 
 use crate::options::values::all_names;
 use crate::telephony::Provider;
-use crate::telephony::settings::Holds;
+use crate::telephony::settings::{Holds, Settings};
+
+/// A call that begins with the webhook of a provider.
+#[derive(Clone, Debug)]
+pub struct WebhookCall {
+    /// The public host of the runner.
+    pub host: String,
+    /// The numbers of the caller and of the called; empty ones are left out of the stream.
+    pub numbers: [String; 2],
+    /// The credentials that sign it.
+    pub settings: Settings,
+}
 
 /// What the answer says about the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]

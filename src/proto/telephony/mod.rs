@@ -10,6 +10,8 @@
 
 mod byte_order;
 mod call;
+#[cfg(feature = "call")]
+pub mod call_options;
 pub mod control;
 pub mod dial;
 pub mod doctor;

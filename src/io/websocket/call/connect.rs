@@ -8,11 +8,11 @@ use std::time::Duration;
 use edge_runner_http::common::random;
 
 use crate::config::{Secret, Transport};
+use crate::io::call::CallConfig;
 use crate::io::call::dial::{bearer, refusal, shown, start};
-use crate::io::call::{CallConfig, WebhookCall};
 use crate::io::rest;
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
-use crate::proto::caller::provider_webhook;
+use crate::proto::caller::provider_webhook::{self, WebhookCall};
 use crate::proto::caller::socket_protocol::SocketProtocol;
 use crate::proto::caller::target::{self, CallTarget};
 use crate::proto::caller::telephone::TelephoneStream;
