@@ -31,9 +31,7 @@ use crate::proto::local::command::is_sound_card;
 use crate::proto::modules;
 use crate::proto::options::FlagKind;
 use crate::proto::options::env::{EnvFile, EnvLine};
-use crate::proto::options::variables::{Variable, VariableContent};
-use crate::proto::telephony::settings::{Holds, Setting};
-use crate::proto::telephony::{PROVIDERS, Provider};
+use crate::proto::options::variables::VariableContent;
 
 /// Variables that change what a program loads or runs at its start, and their effect.
 const LOADERS: &[(&str, &str)] = &[
@@ -282,8 +280,8 @@ const SECRET_WORDS: &[&str] = &[
 /// Words that follow them when the variable holds the secret in another form, or names its file.
 const SECRET_FORMS: &[&str] = &["FILE", "PATH", "JSON", "BASE64", "B64", "VALUE"];
 
-/// Prefixes of the runner's own variables, by canonical names. Modules and telephony providers list
-/// theirs in their own tables.
+/// Prefixes of the runner's own variables, by canonical names. Modules list theirs in their own
+/// tables.
 const OWN: &[&str] = &["RUNNER_", "CLOUD_"];
 
 /// Rejected lines that the warning names.
@@ -309,42 +307,31 @@ const CLOUD_DATABASE_PASSWORD: &str = "CLOUD_DATABASE_PASSWORD_FILE";
 /// the vendor.
 const SHARED: &[&str] = &["OPENAI_API_KEY"];
 
-/// Returns the variables of a telephony provider that are secrets.
-fn secrets(provider: &Provider) -> impl Iterator<Item = &'static str> {
-    let settings = provider.settings.iter();
-    settings
-        .filter(|setting| setting.holds == Holds::Secret)
-        .map(|setting| setting.name)
+/// Returns the variables of modules that are secrets.
+fn secrets() -> impl Iterator<Item = &'static str> {
+    let variables = modules::variables().into_iter();
+    variables
+        .filter(|variable| variable.holds == VariableContent::Secret)
+        .map(|variable| variable.name)
 }
 
 /// Returns the variables of the secrets that are sent to the URL in `url`, a canonical name.
-pub(super) fn sent_to(providers: &[&Provider], url: &str) -> Vec<&'static str> {
-    let is_base = |setting: &Setting| matches!(setting.holds, Holds::Base(_)) && setting.name == url;
+pub(super) fn sent_to(url: &str) -> Vec<&'static str> {
     match url {
         CLOUD_URL => return vec![CLOUD_KEY],
         CLOUD_DATABASE => return vec![CLOUD_DATABASE_PASSWORD],
         _ => {}
     }
-    match providers.iter().find(|provider| provider.settings.iter().any(is_base)) {
-        Some(provider) => secrets(provider).collect(),
-        None => of_modules()
-            .filter(|variable| variable.sent_to == Some(url))
-            .map(|variable| variable.name)
-            .collect(),
-    }
-}
-
-fn of_modules() -> impl Iterator<Item = &'static Variable> {
-    modules::VARIABLES.into_iter().flat_map(|module| module.variables)
+    modules::variables()
+        .into_iter()
+        .filter(|variable| variable.sent_to == Some(url))
+        .map(|variable| variable.name)
+        .collect()
 }
 
 /// Returns whether a variable of the runner is or may contain a secret, by its canonical name.
 pub(super) fn is_secret(name: &str) -> bool {
-    let of_modules = of_modules().any(|variable| variable.name == name && variable.holds == VariableContent::Secret);
-    SECRETS.contains(&name)
-        || name == CLOUD_KEY
-        || of_modules
-        || PROVIDERS.into_iter().flat_map(secrets).any(|secret| secret == name)
+    SECRETS.contains(&name) || name == CLOUD_KEY || secrets().any(|secret| secret == name)
 }
 
 /// Returns the names of the variables that child programs do not inherit, without those in
@@ -352,21 +339,12 @@ pub(super) fn is_secret(name: &str) -> bool {
 ///
 /// # Errors
 /// [`UsageError`] for an invalid name of a variable.
-pub(super) fn withheld(
-    providers: &[&Provider],
-    passed: &[String],
-    warnings: &mut Vec<String>,
-) -> Result<Vec<String>, UsageError> {
+pub(super) fn withheld(passed: &[String], warnings: &mut Vec<String>) -> Result<Vec<String>, UsageError> {
     let all_names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
     let mut names: Vec<String> = SECRETS
         .iter()
         .copied()
-        .chain(providers.iter().flat_map(|provider| secrets(provider)))
-        .chain(
-            of_modules()
-                .filter(|variable| variable.holds == VariableContent::Secret)
-                .map(|variable| variable.name),
-        )
+        .chain(secrets())
         .chain([CLOUD_KEY])
         .flat_map(all_names)
         .filter(|name| !SHARED.contains(name))
@@ -559,10 +537,7 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>, secret: 
         return Some((*what).to_owned());
     }
     let canonical = aliases::canonical(Area::Variable, name);
-    let mut of_providers = PROVIDERS.iter().flat_map(|provider| provider.settings);
-    let is_own = OWN.iter().any(|prefix| canonical.starts_with(prefix))
-        || modules::VARIABLES.iter().any(|module| module.contains(canonical))
-        || of_providers.any(|setting| setting.name == canonical);
+    let is_own = OWN.iter().any(|prefix| canonical.starts_with(prefix)) || modules::feature_of(canonical).is_some();
     if names_a_program(canonical, &line.value) {
         return Some("determines which programs run".to_owned());
     }
@@ -582,7 +557,7 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>, secret: 
     let set = |name: &&str| is_set(name) || is_set(&format!("{name}_FILE"));
     let names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
     let is_sent = |secret: &&str| name != canonical || !SHARED.contains(secret);
-    let mut secrets = sent_to(&PROVIDERS, canonical).into_iter().flat_map(names);
+    let mut secrets = sent_to(canonical).into_iter().flat_map(names);
     if let Some(secret) = secrets.clone().filter(is_sent).find(set) {
         return Some(format!(
             "is the URL that {secret} is sent to, which the environment of the runner sets: set both there, or both in .env"

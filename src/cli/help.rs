@@ -11,7 +11,6 @@ use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::proto::modules::{self, feature_of};
 use crate::proto::options::help::{ABSENT, entries, entry, mark_missing, paragraph};
-use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
 /// What `-h` shows of the options.
@@ -139,44 +138,10 @@ const EXIT: &[(&str, &str)] = &[
 
 /// Returns all variables and their help, except those of options.
 pub(super) fn variables() -> Vec<(&'static str, String)> {
-    environment(&PROVIDERS)
-}
-
-/// Returns variables and their help, except those of options: telephony providers first.
-pub(super) fn environment(providers: &[&Provider]) -> Vec<(&'static str, String)> {
-    let of_modules = modules::VARIABLES.iter().flat_map(|module| module.variables);
+    let of_modules = modules::variables().into_iter();
     let of_modules = of_modules.map(|variable| (variable.name, variable.help));
-    let others = of_modules
-        .chain(ENVIRONMENT)
-        .map(|(name, help)| (name, help.to_owned()));
-    telephony_variables(providers).into_iter().chain(others).collect()
-}
-
-/// Returns the variables of providers and their help: credentials first, then base URLs. If two
-/// providers share a help text, the second gets its first sentence and a reference to the first.
-fn telephony_variables(providers: &[&Provider]) -> Vec<(&'static str, String)> {
-    let all = || {
-        let settings = providers
-            .iter()
-            .map(|provider| provider.settings.iter().map(|setting| (*provider, setting)));
-        settings.flatten()
-    };
-    let is_base = |(_, setting): &(&Provider, &Setting)| matches!(setting.holds, Holds::Base(_));
-    let sorted = all().filter(|entry| !is_base(entry)).chain(all().filter(is_base));
-    let mut seen: Vec<(&str, &Provider)> = Vec::new();
-    let mut entries = Vec::new();
-    for (provider, setting) in sorted {
-        let name = provider.vendor_name();
-        let earlier = seen.iter().find(|(help, _)| *help == setting.help);
-        let help = match (setting.holds, earlier, setting.help.split_once(". ")) {
-            (Holds::Base(base), ..) => format!("{} [default: {base}]", setting.help),
-            (_, Some((_, first)), Some((sentence, _))) => format!("{sentence}, as with {}.", first.vendor_name()),
-            _ => setting.help.to_owned(),
-        };
-        seen.push((setting.help, provider));
-        entries.push((setting.name, help.replace("{}", &name)));
-    }
-    entries
+    let others = ENVIRONMENT.map(|(name, help)| (name, help.to_owned()));
+    of_modules.chain(others).collect()
 }
 
 /// Returns the `-t` options of the providers that need markup with a public host.

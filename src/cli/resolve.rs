@@ -18,7 +18,6 @@ use crate::proto::assistant::options::ChosenBot;
 use crate::proto::modules::{self, RunnerOptions, where_built};
 use crate::proto::options::hosts;
 use crate::proto::sorting;
-use crate::proto::telephony::PROVIDERS;
 use crate::proto::{assistant, calls};
 
 /// The default of `--port`.
@@ -58,7 +57,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     if args.given.contains(&"--python") && !args.is_python_bot {
         warnings.push("`--python` has no effect without the file of a bot: `bot.py`".to_owned());
     }
-    let withheld = env_trust::withheld(&PROVIDERS, &args.pass_env, warnings)?;
+    let withheld = env_trust::withheld(&args.pass_env, warnings)?;
     check_list_lengths(&args)?;
     let host = hosts::host(args.host.as_deref(), env)?;
     let allowed_origins = origins(&args, warnings)?;

@@ -16,7 +16,7 @@ use crate::livekit::options::LiveKitOptions;
 use crate::livekit::room_config;
 use crate::local::options::LocalOptions;
 use crate::moq::options::MoqOptions;
-use crate::options::variables::ModuleVariables;
+use crate::options::variables::{ListedVariable, ModuleVariables};
 use crate::options::{Env, Flag, UsageError};
 use crate::server::acme_options::AcmeOptions;
 use crate::server::body::{ObjectReader, ValidationError};
@@ -25,7 +25,6 @@ use crate::telephony::PROVIDERS;
 #[cfg(feature = "call")]
 pub use crate::telephony::call_options::{PHONE_TRANSPORT, PhoneCallOptions, phone_example, webhook_call};
 use crate::telephony::options::TelephonyOptions;
-use crate::telephony::settings::Holds;
 use crate::transport::Transport;
 use crate::webrtc::options::WebRtcOptions;
 use crate::whatsapp::options::WhatsAppOptions;
@@ -298,15 +297,21 @@ pub const VARIABLES: [&ModuleVariables; 5] = [
     &calls::options::VARIABLES,
 ];
 
+/// Returns the variables of all modules in the order of the help: those of the telephony providers
+/// first.
+pub fn variables() -> Vec<ListedVariable> {
+    let mut listed = telephony::variables::variables(&PROVIDERS);
+    for module in VARIABLES {
+        let variables = module.variables.iter();
+        listed.extend(variables.map(|variable| variable.listed(module.feature)));
+    }
+    listed
+}
+
 /// Returns every variable with a credential, after the feature that reads it.
 pub fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
-    let settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
-    let keys = settings.filter(|setting| matches!(setting.holds, Holds::Secret | Holds::PublicKey));
-    let of_modules = VARIABLES.iter().flat_map(|module| {
-        let credentials = module.variables.iter().filter(|variable| variable.is_credential());
-        credentials.map(|variable| (module.feature, variable.name))
-    });
-    keys.map(|setting| (Feature::Telephony, setting.name)).chain(of_modules)
+    let credentials = variables().into_iter().filter(ListedVariable::is_credential);
+    credentials.map(|variable| (variable.feature, variable.name))
 }
 
 /// Returns whether an option of a module, by the name of its variable, changes whom the runner

@@ -475,7 +475,7 @@ fn withholds_secrets_that_are_not_passed_by_name() {
     let read = |passed: &[&str]| {
         let passed: Vec<String> = passed.iter().map(|&text| text.to_owned()).collect();
         let mut warnings = Vec::new();
-        withheld(&PROVIDERS, &passed, &mut warnings).map(|names| (names, warnings))
+        withheld(&passed, &mut warnings).map(|names| (names, warnings))
     };
     let has = |names: &[String], name: &str| names.iter().any(|other| other == name);
     let (all, warnings) = read(&[]).expect("nothing wrong");
@@ -510,7 +510,9 @@ fn withholds_secrets_that_are_not_passed_by_name() {
 
 #[test]
 fn tables_have_canonical_names() {
-    let names = of_modules().flat_map(|variable| [Some(variable.name), variable.sent_to]);
+    let names = modules::variables()
+        .into_iter()
+        .flat_map(|variable| [Some(variable.name), variable.sent_to]);
     for name in names
         .flatten()
         .chain(SECRETS.iter().copied())

@@ -317,30 +317,20 @@ fn rejects_ice_addresses_above_the_cap() {
     assert!(refused(&arguments(ICE_ADDRESSES_MAX + 1)).contains("--ice-address"));
 }
 
-/// The table of a provider is all that the command line needs: its variables are documented in the
-/// help, withheld from bots, and its URL is tied to its key.
+/// The variables of providers are documented in the help and withheld from bots, and each URL is
+/// tied to its key.
 #[test]
-fn the_variables_of_a_provider_are_documented_and_withheld() {
+fn the_variables_of_providers_are_documented_and_withheld() {
     use crate::cli::{env_trust, help};
-    use crate::proto::telephony::PROVIDERS;
-    use crate::proto::telephony::invented::WITH_EXAMPLE;
-    let help = help::environment(&WITH_EXAMPLE);
-    let of = |name| {
-        help.iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, help)| help.as_str())
-    };
-    assert_eq!(
-        of("QUINTEL_KEY"),
-        Some("Key of Quintel, to hang calls up and verify webhooks.")
-    );
-    assert_eq!(
-        of("QUINTEL_API_URL"),
-        Some("Base URL of the Quintel API. [default: https://api.quintel.example]")
-    );
-    assert_eq!(help.len(), help::environment(&PROVIDERS).len() + 2);
-
-    let withheld = |providers| env_trust::withheld(providers, &[], &mut Vec::new()).expect("nothing wrong");
-    assert!(withheld(&WITH_EXAMPLE).contains(&"QUINTEL_KEY".to_owned()));
-    assert_eq!(env_trust::sent_to(&WITH_EXAMPLE, "QUINTEL_API_URL"), ["QUINTEL_KEY"]);
+    let help = help::variables();
+    let of = |name| help.iter().find(|(known, _)| *known == name).map(|(_, help)| help);
+    assert!(of("TELCO_A_AUTH_TOKEN").is_some());
+    assert!(of("TELCO_A_API_URL").is_some_and(|help| help.contains("[default: https://api.twilio.com]")));
+    let withheld = env_trust::withheld(&[], &mut Vec::new()).expect("nothing wrong");
+    for name in ["TELCO_A_AUTH_TOKEN", "TWILIO_AUTH_TOKEN", "TELCO_B_API_KEY"] {
+        assert!(withheld.contains(&name.to_owned()), "{name}");
+    }
+    assert!(!withheld.contains(&"TELCO_A_ACCOUNT_SID".to_owned()));
+    assert!(env_trust::is_secret("TELCO_A_AUTH_TOKEN") && !env_trust::is_secret("TELCO_B_PUBLIC_KEY"));
+    assert_eq!(env_trust::sent_to("TELCO_A_API_URL"), ["TELCO_A_AUTH_TOKEN"]);
 }

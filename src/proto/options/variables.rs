@@ -49,6 +49,32 @@ impl Variable {
         self
     }
 
+    /// Returns the row of the variable in the list of a module with this feature.
+    pub fn listed(&self, feature: Feature) -> ListedVariable {
+        ListedVariable {
+            feature,
+            name: self.name,
+            help: self.help.to_owned(),
+            holds: self.holds,
+            sent_to: self.sent_to,
+        }
+    }
+}
+
+/// A variable in the list of those of all modules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedVariable {
+    /// The feature of its module.
+    pub feature: Feature,
+    /// The canonical name.
+    pub name: &'static str,
+    pub help: String,
+    pub holds: VariableContent,
+    /// The variable with the URL to which the content is sent.
+    pub sent_to: Option<&'static str>,
+}
+
+impl ListedVariable {
     /// Returns whether services need the content to admit the runner.
     pub fn is_credential(&self) -> bool {
         self.holds != VariableContent::Setting

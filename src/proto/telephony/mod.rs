@@ -32,6 +32,7 @@ pub mod settings;
 pub mod signature;
 mod telnyx;
 mod twilio;
+pub mod variables;
 pub mod verify;
 pub mod webhook;
 
