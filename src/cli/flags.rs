@@ -20,8 +20,7 @@ use crate::proto::modules::ModuleOptions;
 use crate::proto::options::env_options::with_prefix;
 use crate::proto::options::values::parse_url;
 use crate::proto::options::{
-    BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_CALLS, SERVER, ValueSource, flag, number,
-    push, put, tls,
+    BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, SERVER, ValueSource, flag, number, push, put, tls,
 };
 use crate::proto::server::forwarded::{Network, NetworkParseError};
 
@@ -31,7 +30,6 @@ pub(super) struct LowArgs {
     pub host: Option<String>,
     pub port: Option<u16>,
     pub transport: Option<Transport>,
-    pub proxy: Option<String>,
     pub allowed_origins: Vec<String>,
     pub allowed_hosts: Vec<String>,
     pub trusted_proxies: Vec<Network>,
@@ -192,7 +190,7 @@ const GENERAL: &str = "General";
 
 /// The options of the runner.
 pub(super) static RUNNER: OptionTable<LowArgs> = OptionTable {
-    modules: &RunnerFlag::in_order([ADDRESSES, SERVING, BOT, PROGRAMS, ACCESSES, PUBLIC_NAME, GENERALS]),
+    modules: &RunnerFlag::in_order([ADDRESSES, SERVING, BOT, PROGRAMS, ACCESSES, GENERALS]),
     prefix: "RUNNER_",
     argument: None,
     own_variable_first: true,
@@ -492,15 +490,6 @@ const ACCESSES: &[RunnerFlag] = &[
     .needs(&[Feature::WebSocket, Feature::Telephony])
     .unless("none"),
 ];
-
-const PUBLIC_NAME: &[RunnerFlag] = &[flag(
-    "--proxy",
-    FlagKind::Value("HOST", |args: &mut LowArgs, text| put(&mut args.proxy, text)),
-    ROOMS_AND_CALLS,
-    "Public host name of this server, which telephony providers connect to. [default with -t PROVIDER: the \
-         first --acme-name, if there is one]",
-)
-.short('x')];
 
 const GENERALS: &[RunnerFlag] = &[
     flag(

@@ -11,7 +11,6 @@ use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::proto::modules::{self, feature_of};
 use crate::proto::options::help::{ABSENT, entries, entry, mark_missing, paragraph};
-use crate::proto::telephony::{PROVIDERS, Provider};
 
 /// What `-h` shows of the options.
 const SUMMARY: [&str; 12] = [
@@ -142,19 +141,6 @@ pub(super) fn variables() -> Vec<(&'static str, String)> {
     let of_modules = of_modules.map(|variable| (variable.name, variable.help));
     let others = ENVIRONMENT.map(|(name, help)| (name, help.to_owned()));
     of_modules.chain(others).collect()
-}
-
-/// Returns the `-t` options of the providers that need markup with a public host.
-fn markup_providers(providers: &[&Provider]) -> String {
-    let with_markup = providers.iter().filter(|provider| provider.takes_markup);
-    let words: Vec<String> = with_markup
-        .map(|provider| format!("`-t {}`", provider.vendor()))
-        .collect();
-    match words.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        None => "none".to_owned(),
-    }
 }
 
 /// Returns the text of `doctor --help`.
@@ -313,7 +299,7 @@ fn description(flag: &RunnerFlag) -> Cow<'static, str> {
     match flag.long {
         "--transport" => {}
         "--proxy" => {
-            let needed = markup_providers(&PROVIDERS);
+            let needed = modules::needs_proxy();
             let help = flag.help.trim_end_matches('.');
             return Cow::Owned(format!("{help}. Required with {needed}."));
         }

@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::flags::{LowArgs, SettingsArgs, WsAuth};
 use super::{Env, UsageError, cluster, env_trust, features};
-use crate::config::{
-    AlsaDefault, BotAudio, BuiltInBot, Config, MetricsAccess, PythonBot, Secret, Tls, ToolsConfig, Transport,
-};
+use crate::config::{AlsaDefault, BotAudio, BuiltInBot, Config, MetricsAccess, PythonBot, Secret, Tls, ToolsConfig};
 use crate::features::Feature;
 use crate::limits::{API_KEY_BYTES, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
 use crate::proto::assistant::options::ChosenBot;
@@ -48,7 +46,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let cluster = cluster::cluster(&args, env)?;
     let tls = tls(&args, state_dir.is_some())?;
     let acme = args.modules.acme.resolve(&tls, warnings)?;
-    let proxy = proxy(&args, transport, &acme.names, warnings)?;
+    let proxy = args.modules.proxy(transport, &acme.names, warnings)?;
     // Requests for the names of the certificate are for this server.
     host_names.extend(acme.names.iter().cloned());
     sorting::sort(&mut host_names);
@@ -92,7 +90,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         warnings.push("`-t eval` has no effect: `pipecat eval` connects to /ws, whatever the transport".to_owned());
     }
     features::warn_unused_variables(&args, warnings);
-    warn_about_calls(transport, &allowed_origins, ws_auth, warnings);
+    modules::warn_about_calls(transport, &allowed_origins, ws_auth == WsAuth::Token, warnings);
     warnings.extend(open_sockets(api_key.is_some(), ws_auth));
     let bot_audio = bot_audio(&args, warnings)?;
     let warm = warm(&args, bot_audio, warnings);
@@ -153,31 +151,6 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.verbosity = args.verbosity;
     config.log = args.log.unwrap_or_default();
     Ok(config)
-}
-
-/// Resolves `--proxy`. A runner that has a certificate of a public name is reached by it.
-fn proxy(
-    args: &LowArgs,
-    transport: Option<Transport>,
-    public_names: &[String],
-    warnings: &mut Vec<String>,
-) -> Result<Option<String>, UsageError> {
-    if let Some(text) = &args.proxy {
-        let (host, warning) = hosts::proxy(text)?;
-        warnings.extend(warning);
-        return Ok(Some(host));
-    }
-    match transport {
-        Some(Transport::Telephony(provider)) if provider.takes_markup => match public_names.first() {
-            Some(name) => Ok(Some(name.clone())),
-            None => Err(UsageError::Combination(format!(
-                "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to, or `--tls acme`; for \
-                 simulated calls alone, `--proxy localhost`",
-                Transport::Telephony(provider).common_name()
-            ))),
-        },
-        _ => Ok(None),
-    }
 }
 
 /// Resolves `--tls`. `auto` and `acme` need a folder for their certificates.
@@ -331,26 +304,6 @@ fn sandbox(
         .chain(args.settings.files.iter().map(String::as_str))
         .chain(of_services.filter_map(|name| env.variables.literal(name)));
     Some(files.map(PathBuf::from).chain(key_of_tls).collect())
-}
-
-/// Warns of settings that block the calls of a provider.
-fn warn_about_calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warnings: &mut Vec<String>) {
-    let Some(provider) = transport.and_then(Transport::provider) else {
-        return;
-    };
-    let name = Transport::Telephony(provider).common_name();
-    if !origins.is_empty() {
-        warnings.push(format!(
-            "`-t {name}` with `--allowed-origins`: telephony providers send no Origin header, so their webhooks and calls \
-             are refused"
-        ));
-    }
-    if !provider.takes_markup && ws_auth == WsAuth::Token {
-        warnings.push(format!(
-            "`-t {name}` with `--ws-auth token`: every call needs a URL with a new token, but only `/start` and `POST /` \
-             issue tokens, and the provider uses neither"
-        ));
-    }
 }
 
 fn origins(args: &LowArgs, warnings: &mut Vec<String>) -> Result<Vec<String>, UsageError> {

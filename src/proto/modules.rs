@@ -57,8 +57,8 @@ macro_rules! module_options {
         impl<T: $(AsMut<$options> +)*> Flag<T> {
             /// Returns the lists of the runner's own options and of the modules, in the order of
             /// the help.
-            pub const fn in_order(own: [&'static [Flag<T>]; 7]) -> [&'static [Flag<T>]; 17] {
-                let [addresses, serving, bot, programs, access, public_name, general] = own;
+            pub const fn in_order(own: [&'static [Flag<T>]; 6]) -> [&'static [Flag<T>]; 16] {
+                let [addresses, serving, bot, programs, access, general] = own;
                 [
                     addresses,
                     Flag::ACME,
@@ -71,7 +71,6 @@ macro_rules! module_options {
                     Flag::ASSISTANTS,
                     programs,
                     access,
-                    public_name,
                     Flag::TELEPHONY,
                     Flag::DAILY,
                     Flag::WHATSAPP,
@@ -122,6 +121,21 @@ impl ModuleOptions {
     /// [`UsageError`] if both exclude each other.
     pub fn transport(&self, given: Option<Transport>) -> Result<Option<Transport>, UsageError> {
         self.daily.transport(given)
+    }
+
+    /// Returns the public host name of the runner: that of `--proxy`, or the first of these if the
+    /// transport needs one.
+    ///
+    /// # Errors
+    /// [`UsageError`] for a name that is none, and for a transport that lacks one.
+    pub fn proxy(
+        &self,
+        transport: Option<Transport>,
+        public_names: &[String],
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<String>, UsageError> {
+        let provider = transport.and_then(Transport::provider);
+        telephony::options::proxy(&self.telephony, provider, public_names, warnings)
     }
 
     /// Returns the files of keys that options name.
@@ -241,6 +255,23 @@ impl StartFields {
 /// them.
 pub fn warnings(config: &Config) -> Vec<String> {
     daily::options::warnings(config)
+}
+
+/// Warns of settings of the runner that block the calls of a transport.
+pub fn warn_about_calls(
+    transport: Option<Transport>,
+    allowed_origins: &[String],
+    ws_tokens: bool,
+    warnings: &mut Vec<String>,
+) {
+    if let Some(provider) = transport.and_then(Transport::provider) {
+        telephony::options::warn_about_calls(provider, allowed_origins, ws_tokens, warnings);
+    }
+}
+
+/// Returns the `-t` options that need the public name of the runner, for the help.
+pub fn needs_proxy() -> String {
+    telephony::options::needs_proxy(&PROVIDERS)
 }
 
 /// Rejects one UDP port for two transports, which have a socket each.

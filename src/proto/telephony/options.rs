@@ -1,10 +1,11 @@
-//! Reads the configuration of the telephony providers: accounts, keys and base URLs of their APIs.
+//! Reads the configuration of the telephony providers: accounts, keys and base URLs of their APIs,
+//! and the public host name of the runner, which they connect to.
 //!
-//! In: variables, by the tables of the providers. Out: a [`Telephony`] and warnings. Every
-//! credential is optional: without one, calls work but are not hung up. A base URL is `http://` or
-//! `https://`, a host, and optionally a port and a path; trailing slashes are removed. Rejects base
-//! URLs of any other form, a public key that is not 32 bytes in base64, and credentials with
-//! characters that a header cannot contain. No message contains a credential.
+//! In: options, and variables by the tables of the providers. Out: a [`Telephony`] and warnings.
+//! Every credential is optional: without one, calls work but are not hung up. A base URL is
+//! `http://` or `https://`, a host, and optionally a port and a path; trailing slashes are removed.
+//! Rejects base URLs of any other form, a public key that is not 32 bytes in base64, and
+//! credentials with characters that a header cannot contain. No message contains a credential.
 
 use data_encoding::BASE64;
 
@@ -13,13 +14,14 @@ use super::settings::{Holds, Setting, Settings, Telephony};
 use super::{PROVIDERS, Provider};
 use crate::features::Feature;
 use crate::options::env::Variables;
-use crate::options::hosts::is_local_name;
+use crate::options::hosts::{self, is_local_name};
 use crate::options::values::{all_names, base, credential, found, wrong};
 use crate::options::{Flag, FlagKind, ROOMS_AND_CALLS, UsageError, flag, put};
 
 /// The typed options.
 #[derive(Debug, Default)]
 pub struct TelephonyOptions {
+    pub proxy: Option<String>,
     pub no_verify_webhooks: bool,
     pub unverified_calls: bool,
     pub dial_out: Option<String>,
@@ -32,6 +34,14 @@ const fn telephony_flag<T>(long: &'static str, kind: FlagKind<T>, help: &'static
 impl<T: AsMut<TelephonyOptions>> Flag<T> {
     /// The options of telephone calls.
     pub const TELEPHONY: &'static [Flag<T>] = &[
+        flag(
+            "--proxy",
+            FlagKind::Value("HOST", |args: &mut T, text| put(&mut args.as_mut().proxy, text)),
+            ROOMS_AND_CALLS,
+            "Public host name of this server, which telephony providers connect to. [default with -t PROVIDER: the \
+             first --acme-name, if there is one]",
+        )
+        .short('x'),
         telephony_flag(
             "--no-verify-webhooks",
             FlagKind::Switch(|args: &mut T| args.as_mut().no_verify_webhooks = true),
@@ -83,6 +93,64 @@ pub fn telephony(
         unverified_calls: options.unverified_calls,
         dial_from: options.dial_out.clone(),
     })
+}
+
+/// Resolves `--proxy`. A runner that has a certificate of a public name is reached by it.
+///
+/// # Errors
+/// [`UsageError`] for a name that is none, and if markup of the provider needs one.
+pub fn proxy(
+    options: &TelephonyOptions,
+    provider: Option<&Provider>,
+    public_names: &[String],
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>, UsageError> {
+    if let Some(text) = &options.proxy {
+        let (host, warning) = hosts::proxy(text)?;
+        warnings.extend(warning);
+        return Ok(Some(host));
+    }
+    match provider.filter(|provider| provider.takes_markup) {
+        Some(provider) => match public_names.first() {
+            Some(name) => Ok(Some(name.clone())),
+            None => Err(UsageError::Combination(format!(
+                "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to, or `--tls acme`; for \
+                 simulated calls alone, `--proxy localhost`",
+                provider.vendor()
+            ))),
+        },
+        None => Ok(None),
+    }
+}
+
+/// Returns the `-t` options of the providers that need markup with a public host.
+pub fn needs_proxy(providers: &[&Provider]) -> String {
+    let with_markup = providers.iter().filter(|provider| provider.takes_markup);
+    let words: Vec<String> = with_markup
+        .map(|provider| format!("`-t {}`", provider.vendor()))
+        .collect();
+    match words.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "none".to_owned(),
+    }
+}
+
+/// Warns of settings of the runner that block the calls of a provider.
+pub fn warn_about_calls(provider: &Provider, allowed_origins: &[String], ws_tokens: bool, warnings: &mut Vec<String>) {
+    let name = provider.vendor();
+    if !allowed_origins.is_empty() {
+        warnings.push(format!(
+            "`-t {name}` with `--allowed-origins`: telephony providers send no Origin header, so their webhooks and calls \
+             are refused"
+        ));
+    }
+    if !provider.takes_markup && ws_tokens {
+        warnings.push(format!(
+            "`-t {name}` with `--ws-auth token`: every call needs a URL with a new token, but only `/start` and `POST /` \
+             issue tokens, and the provider uses neither"
+        ));
+    }
 }
 
 /// Checks what `--dial-out` needs.
