@@ -20,7 +20,8 @@ use crate::proto::modules::ModuleOptions;
 use crate::proto::options::env_options::with_prefix;
 use crate::proto::options::values::parse_url;
 use crate::proto::options::{
-    BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, SERVER, ValueSource, flag, number, push, put, tls,
+    ACCESS, BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, SERVER, ValueSource, flag, number, push,
+    put, tls,
 };
 use crate::proto::server::forwarded::{Network, NetworkParseError};
 
@@ -33,7 +34,6 @@ pub(super) struct LowArgs {
     pub allowed_origins: Vec<String>,
     pub allowed_hosts: Vec<String>,
     pub trusted_proxies: Vec<Network>,
-    pub ws_auth: Option<WsAuth>,
     pub bot: Option<BuiltInBot>,
     pub bot_audio: Option<BotAudio>,
     pub bot_rate_hz: Option<u32>,
@@ -113,23 +113,6 @@ where
     }
 }
 
-/// Whether WebSockets require a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WsAuth {
-    None,
-    Token,
-}
-
-impl WsAuth {
-    pub fn from_name(name: &str) -> Option<WsAuth> {
-        match name {
-            "none" => Some(WsAuth::None),
-            "token" => Some(WsAuth::Token),
-            _ => None,
-        }
-    }
-}
-
 /// Pairs of conflicting options: typing one overrides the variable of the other.
 const CONFLICTS: &[[&str; 2]] = &[
     ["--api-key", "--api-key-file"],
@@ -185,7 +168,6 @@ impl OptionStore for LowArgs {
     }
 }
 
-const ACCESS: &str = "Access";
 const GENERAL: &str = "General";
 
 /// The options of the runner.
@@ -475,20 +457,6 @@ const ACCESSES: &[RunnerFlag] = &[
         "Like `--api-key`, with the key on the first line of a file. `auto` makes a key at the first start and \
          keeps it as `api-key` in the folder of --state-dir.",
     ),
-    flag(
-        "--ws-auth",
-        FlagKind::Value("none|token", |args: &mut LowArgs, text| {
-            put(
-                &mut args.ws_auth,
-                WsAuth::from_name(&text).ok_or_else(|| Expected::one_of(&text, &["none", "token"], &[]))?,
-            )
-        }),
-        ACCESS,
-        "`token` requires a one-time token on /ws and /ws-client, which `/start` and the telephony webhook issue. \
-         [default: none]",
-    )
-    .needs(&[Feature::WebSocket, Feature::Telephony])
-    .unless("none"),
 ];
 
 const GENERALS: &[RunnerFlag] = &[

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::flags::{LowArgs, SettingsArgs, WsAuth};
+use super::flags::{LowArgs, SettingsArgs};
 use super::{Env, UsageError, cluster, env_trust, features};
 use crate::config::{AlsaDefault, BotAudio, BuiltInBot, Config, MetricsAccess, PythonBot, Secret, Tls, ToolsConfig};
 use crate::features::Feature;
@@ -15,6 +15,7 @@ use crate::limits::{API_KEY_BYTES, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
 use crate::proto::assistant::options::ChosenBot;
 use crate::proto::modules::{self, RunnerOptions, where_built};
 use crate::proto::options::hosts;
+use crate::proto::sockets::options::WsAuth;
 use crate::proto::sorting;
 use crate::proto::{assistant, calls};
 
@@ -35,7 +36,7 @@ pub(super) const MADE_KEY_FILE: &str = "api-key";
 )]
 pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Config, UsageError> {
     let transport = args.modules.transport(args.transport)?;
-    let ws_auth = args.ws_auth.unwrap_or(WsAuth::None);
+    let ws_auth = args.modules.sockets.auth.unwrap_or(WsAuth::None);
     let mut host_names = hosts::host_names(&args.allowed_hosts, env)?;
     let state_dir = state_dir(&args, env);
     let api_key = api_key(&args, env, state_dir.as_deref())?;

@@ -21,6 +21,7 @@ use crate::options::{Env, Flag, UsageError};
 use crate::server::acme_options::AcmeOptions;
 use crate::server::body::{ObjectReader, ValidationError};
 use crate::server::tls_config::Tls;
+use crate::sockets::options::SocketOptions;
 use crate::telephony::PROVIDERS;
 #[cfg(feature = "call")]
 pub use crate::telephony::call_options::{PHONE_TRANSPORT, PhoneCallOptions, phone_example, webhook_call};
@@ -39,6 +40,7 @@ pub struct ModuleOptions {
     pub webrtc: WebRtcOptions,
     pub moq: MoqOptions,
     pub assistant: AssistantOptions,
+    pub sockets: SocketOptions,
     pub telephony: TelephonyOptions,
     pub daily: DailyOptions,
     pub whatsapp: WhatsAppOptions,
@@ -57,7 +59,7 @@ macro_rules! module_options {
         impl<T: $(AsMut<$options> +)*> Flag<T> {
             /// Returns the lists of the runner's own options and of the modules, in the order of
             /// the help.
-            pub const fn in_order(own: [&'static [Flag<T>]; 6]) -> [&'static [Flag<T>]; 16] {
+            pub const fn in_order(own: [&'static [Flag<T>]; 6]) -> [&'static [Flag<T>]; 17] {
                 let [addresses, serving, bot, programs, access, general] = own;
                 [
                     addresses,
@@ -71,6 +73,7 @@ macro_rules! module_options {
                     Flag::ASSISTANTS,
                     programs,
                     access,
+                    Flag::SOCKETS,
                     Flag::TELEPHONY,
                     Flag::DAILY,
                     Flag::WHATSAPP,
@@ -89,6 +92,7 @@ module_options!(
     webrtc: WebRtcOptions,
     moq: MoqOptions,
     assistant: AssistantOptions,
+    sockets: SocketOptions,
     telephony: TelephonyOptions,
     daily: DailyOptions,
     whatsapp: WhatsAppOptions,

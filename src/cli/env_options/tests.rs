@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::cli::flags::variable;
-use crate::cli::flags::{LowArgs, RunnerFlag, WsAuth};
+use crate::cli::flags::{LowArgs, RunnerFlag};
 use crate::config::Transport;
 use crate::proto::aliases::{self, Area};
 use crate::proto::options::FlagKind;
 use crate::proto::options::env_options::{apply, has_variable};
+use crate::proto::sockets::options::WsAuth;
 
 /// The environment file of the systemd unit, as the package installs it.
 const SERVICE: &str = include_str!("../../../boards/common/edge-runner.env");
@@ -102,13 +103,13 @@ fn reads_the_values_of_variables() {
     assert!(all.modules.webrtc.embedded && !all.modules.daily.direct);
     assert_eq!(all.modules.webrtc.ice_addresses.len(), 2);
     assert_eq!(all.allowed_hosts, ["a,b"]);
-    assert_eq!(all.ws_auth, Some(WsAuth::Token));
+    assert_eq!(all.modules.sockets.auth, Some(WsAuth::Token));
     assert!(args(&[("RUNNER_ESP32", "1")]).modules.webrtc.embedded);
     // A word, or a switch.
     let local = |value| args(&[("RUNNER_LOCAL", value)]).modules.local;
     assert!(local("1").is_on && !local("true").types && local("text").types && !local("off").is_on);
     for name in ["RUNNER_WS_AUTH", "RUNNER_WEBSOCKET_AUTH"] {
-        assert_eq!(args(&[(name, "token")]).ws_auth, Some(WsAuth::Token));
+        assert_eq!(args(&[(name, "token")]).modules.sockets.auth, Some(WsAuth::Token));
     }
 }
 

@@ -29,8 +29,8 @@ use crate::limits::KEY_FILE_BYTES_MAX;
 
 pub use parse::{SpecialMode, from_lexopt, not_unicode, parse, split_command};
 pub use table::{
-    BOTS, CALLS, Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_CALLS, SERVER, Setter,
-    ValueSource, flag, number, push, put, tls,
+    ACCESS, BOTS, CALLS, Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_CALLS, SERVER,
+    Setter, ValueSource, flag, number, push, put, tls,
 };
 pub use usage_error::{UsageError, need};
 

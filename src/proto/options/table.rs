@@ -46,6 +46,7 @@ pub trait OptionStore {
 /// Headings of the help that several modules share.
 pub const SERVER: &str = "Server";
 pub const BOTS: &str = "Bots";
+pub const ACCESS: &str = "Access";
 pub const ROOMS_AND_CALLS: &str = "Rooms and telephony";
 /// The heading of calls, of `edge-runner call`.
 pub const CALLS: &str = "Calls";
