@@ -89,6 +89,12 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str, Option<
     first.into_iter().chain(tasks).chain(last)
 }
 
+/// Returns the feature that a command needs; `None` if every build has it, or it is no command.
+pub(super) fn feature_of(command: &str) -> Option<Feature> {
+    let (_, _, feature) = all().find(|(name, ..)| *name == command)?;
+    feature
+}
+
 /// Returns the names of all commands.
 pub(super) fn names() -> Vec<&'static str> {
     all().map(|(name, ..)| name).collect()

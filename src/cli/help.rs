@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::features::missing_features;
 use super::flags::{RUNNER, RunnerFlag};
-use super::{ProgramIdentity, flags};
+use super::{ProgramIdentity, command, flags};
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::proto::modules::{self, feature_of};
@@ -33,56 +33,32 @@ Runs voice bots for callers that connect over WebRTC (browsers, microcontrollers
 WebSocket, by telephone, or in a room.
 ";
 
-/// The forms of the command line, with their descriptions and the feature that each needs.
-const USAGE: &[(&str, &str, Option<Feature>)] = &[
-    ("[OPTIONS]", "serve the built-in bot", None),
+/// The forms of the command line, with their descriptions.
+const USAGE: &[(&str, &str)] = &[
+    ("[OPTIONS]", "serve the built-in bot"),
     (
         "[OPTIONS] BOT.py [ARGS...]",
         "run this Python bot, also one made for Pipecat",
-        None,
     ),
     (
         "[OPTIONS] -- COMMAND [ARGS...]",
         "run this command as the bot of each session",
-        None,
     ),
-    (
-        "new KIND NAME",
-        "make a folder with a new bot and its test",
-        Some(Feature::New),
-    ),
-    ("doctor [OPTIONS]", "check what prevents calls", Some(Feature::Doctor)),
-    (
-        "config check|show [FILE]",
-        "check the settings, or print what is set",
-        Some(Feature::Config),
-    ),
-    (
-        "call URL [OPTIONS]",
-        "call a bot: speak, listen, and check the answer",
-        Some(Feature::Call),
-    ),
+    ("new KIND NAME", "make a folder with a new bot and its test"),
+    ("doctor [OPTIONS]", "check what prevents calls"),
+    ("config check|show [FILE]", "check the settings, or print what is set"),
+    ("call URL [OPTIONS]", "call a bot: speak, listen, and check the answer"),
     (
         "phone set-up PROVIDER [OPTIONS]",
         "point a telephone number at a runner",
-        Some(Feature::Telephony),
     ),
-    (
-        "setup --spool DIR [OPTIONS]",
-        "serve the setup page of a board",
-        Some(Feature::Setup),
-    ),
+    ("setup --spool DIR [OPTIONS]", "serve the setup page of a board"),
     (
         "update [--check] [OPTIONS]",
         "replace this program by the latest release",
-        Some(Feature::Update),
     ),
-    (
-        "cloud COMMAND [OPTIONS]",
-        "the cloud agent service and its client",
-        Some(Feature::Cloud),
-    ),
-    ("completions bash|zsh|fish", "print completions for a shell", None),
+    ("cloud COMMAND [OPTIONS]", "the cloud agent service and its client"),
+    ("completions bash|zsh|fish", "print completions for a shell"),
 ];
 
 /// The arguments of common uses, with their descriptions.
@@ -216,10 +192,10 @@ fn applies(program: &ProgramIdentity, flag: &RunnerFlag) -> bool {
 fn head(program: &ProgramIdentity) -> String {
     let name = &program.name;
     let mut text = String::from(HEAD);
-    for (i, (arguments, help, feature)) in USAGE.iter().enumerate() {
+    for (i, (arguments, help)) in USAGE.iter().enumerate() {
         let before = if i == 0 { "\nUsage:" } else { "      " };
         // The mark replaces the description; the line has no room for both.
-        let help = match feature.and_then(Feature::missing) {
+        let help = match command::feature_of(first_word(arguments)).and_then(Feature::missing) {
             Some(_) => ABSENT,
             None if i == 0 && program.has_own_bot => "serve the bot of this program",
             None => help,
@@ -238,6 +214,11 @@ fn head(program: &ProgramIdentity) -> String {
         entry(&mut text, "", help);
     }
     text
+}
+
+/// Returns the first word of a form: its command, or what stands for options.
+fn first_word(arguments: &str) -> &str {
+    arguments.split(' ').next().unwrap_or_default()
 }
 
 /// Returns the text of `--help`.
@@ -336,6 +317,20 @@ mod tests {
             text(&ProgramIdentity::stock()),
             include_str!("../../tests/data/help.txt")
         );
+    }
+
+    #[test]
+    fn every_form_without_options_first_begins_with_a_command() {
+        let forms = USAGE.iter().map(|(arguments, _)| first_word(arguments));
+        let commands: Vec<&str> = forms.filter(|word| !word.starts_with('[')).collect();
+        for name in &commands {
+            assert!(command::names().contains(name), "{name}");
+        }
+        assert_eq!(command::feature_of("call"), Some(Feature::Call));
+        assert_eq!(command::feature_of("completions"), None);
+        assert_eq!(command::feature_of("[OPTIONS]"), None);
+        // `help` prints this text.
+        assert_eq!(commands.len() + 1, command::names().len());
     }
 
     #[test]
