@@ -18,6 +18,7 @@
 //! not sign are rejected before they are parsed. Source: `docs/spec/telephony.md` 11;
 //! `docs/spec/decisions.md` D-24; RFC 7519 for the names of the members.
 
+mod call_key;
 mod calls;
 mod serials;
 
@@ -29,6 +30,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+pub use self::call_key::CallKey;
 use self::calls::CallTokens;
 use self::serials::{SerialState, Serials};
 use crate::features::Feature;
@@ -36,7 +38,6 @@ use crate::http::cluster::spent::{SpentKey, SpentRecord};
 use crate::http::cluster::{ClusterKey, ProcessId};
 use crate::limits::{CLUSTER_CLOCK_SKEW, SEALED_ID_BYTES_MAX, TOKEN_LIFE};
 use crate::moq::relay_url;
-use crate::telephony::proof::CallKey;
 use crate::time::RequestTime;
 
 /// Bytes of a token; those of sessions have about 190.

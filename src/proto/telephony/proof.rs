@@ -7,38 +7,15 @@
 //! other providers need nothing; `--ws-auth token` is for them. A call whose id says that it is
 //! simulated is controlled by messages on its socket, and never by requests to its provider.
 
-use std::fmt;
-
-use data_encoding::HEXLOWER;
-use sha2::{Digest, Sha256};
-
 use super::TelephonyCall;
 use super::provider::Provider;
 use super::settings::Telephony;
-
-/// The key of one call among the calls of all providers: 128 bits of a hash, for ids of any length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallKey([u8; 16]);
+pub use crate::http::token::CallKey;
 
 impl CallKey {
     /// Returns the key of a call with the provider's id.
     pub fn of(provider: &Provider, call_id: &str) -> CallKey {
-        let name = provider.wire_name();
-        let hash = Sha256::new_with_prefix(name).chain_update([0]).chain_update(call_id);
-        let mut key = [0; 16];
-        key.copy_from_slice(&hash.finalize()[..16]);
-        CallKey(key)
-    }
-
-    /// Returns the bytes of the key.
-    pub fn bytes(self) -> [u8; 16] {
-        self.0
-    }
-}
-
-impl fmt::Display for CallKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&HEXLOWER.encode(&self.0))
+        CallKey::new(provider.wire_name(), call_id)
     }
 }
 

@@ -11,9 +11,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::call_key::CallKey;
 use super::serials::{SerialState, Serials};
 use crate::limits::TOKEN_LIFE;
-use crate::telephony::proof::CallKey;
 
 /// Calls and signed webhooks whose token is remembered: some 4,000 calls, a day of three a minute,
 /// in 1 MB. Only signed webhooks are remembered, so that others cannot fill it.
