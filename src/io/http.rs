@@ -54,7 +54,7 @@ use crate::io::server::{ConnState, HttpService};
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
 use crate::proto::http::origin::{self, CorsDecision};
-use crate::proto::http::route::{self, Route};
+use crate::proto::http::route::{self, ErrorBody, Route};
 use crate::proto::http::start::{self, RequestBase};
 use crate::proto::http::status::{BotMember, readiness};
 use crate::proto::http::traceparent::{TRACEPARENT, Traceparent};
@@ -125,13 +125,13 @@ async fn answer(
     let cors = access.check_origin(values(&head.headers, header::ORIGIN));
     let route = route::route(head.method.as_str(), head.uri.path());
     let takes_offer = route.as_ref().is_ok_and(Route::accepts_offer);
-    let mut is_call = false;
+    let mut error_body: ErrorBody = route::error_body;
     let answered = match admit(access, &head, &route, cors) {
         Ok(Some(preflight)) => Ok(preflight),
         Ok(None) => match route {
             Ok(route) => {
                 let call = RequestedCall::of(app, &route);
-                is_call = matches!(&route, Route::Whip(request) if request.is_call());
+                error_body = route.error_body();
                 let answered = dispatch(app, route, &head, body, (peer, &call), (conn_state, upgrade_slot)).await;
                 answered.inspect_err(|error| call.note(app, peer, error))
             }
@@ -141,7 +141,7 @@ async fn answer(
     };
     let mut reply = answered.unwrap_or_else(|refusal| {
         log_refusal(app, &refusal, &head, takes_offer, peer);
-        refusal.reply(is_call)
+        refusal.reply(error_body)
     });
     // Access to the metrics is granted per machine, so a page in a browser there must not read
     // them.

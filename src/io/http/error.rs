@@ -13,12 +13,11 @@ use crate::features::{Feature, MissingFeature};
 use crate::limits;
 use crate::proto::http::access::{self, AccessError, KeyError};
 use crate::proto::http::cluster::sealed_id::BodyTooLong;
-use crate::proto::http::{registry, route, start, token};
+use crate::proto::http::route::{self, ErrorBody};
+use crate::proto::http::{registry, start, token};
 use crate::proto::metrics;
 use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::body::ValidationError;
-use crate::proto::webrtc::whip;
-use crate::proto::webrtc::whip::call;
 use edge_runner_http::common::{BodyError, Reply, json_reply};
 
 /// Why a request is rejected.
@@ -64,9 +63,6 @@ pub enum HttpError {
     UnknownBot(Option<String>),
     #[error("{0}")]
     Offer(SessionRefusal),
-    /// An error of WHIP, WHEP or the calls endpoint.
-    #[error("{0}")]
-    Whip(whip::WhipError),
     /// A WebSocket path was requested without an upgrade.
     #[error("this is a WebSocket: ask for an upgrade, version 13")]
     UpgradeRequired,
@@ -120,17 +116,6 @@ impl HttpError {
             HttpError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
             HttpError::Unknown(_) | HttpError::UnknownBot(_) => StatusCode::NOT_FOUND,
             HttpError::Module(refusal) => refusal.status,
-            HttpError::Whip(refusal) => match refusal {
-                whip::WhipError::UnsupportedType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                whip::WhipError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-                whip::WhipError::NotUtf8 | whip::WhipError::BadForm(_) | whip::WhipError::BadFragment(_) => {
-                    StatusCode::BAD_REQUEST
-                }
-                whip::WhipError::UnsupportedOffer(_) => StatusCode::UNPROCESSABLE_ENTITY,
-                whip::WhipError::StaleEtag => StatusCode::PRECONDITION_FAILED,
-                whip::WhipError::SpentKey => StatusCode::UNAUTHORIZED,
-                whip::WhipError::Offer(refusal) => of_offer(refusal),
-            },
             HttpError::Offer(refusal) => of_offer(refusal),
         }
     }
@@ -138,24 +123,20 @@ impl HttpError {
     /// Returns the refusal of an admission, or what was wrong with an offer.
     pub(super) fn offer_error(&self) -> Option<&SessionRefusal> {
         match self {
-            HttpError::Offer(why) | HttpError::Whip(whip::WhipError::Offer(why)) => Some(why),
+            HttpError::Offer(why) => Some(why),
             HttpError::Full(registry::RegistryFull::Capacity) => Some(&SessionRefusal::Full),
             HttpError::Full(registry::RegistryFull::SourceShare) => Some(&SessionRefusal::SourceQuota),
             _ => None,
         }
     }
 
-    /// Returns the response. `is_call` selects the error format of the calls endpoint.
-    pub(super) fn reply(&self, is_call: bool) -> Reply {
+    /// Returns the response; `error_body` is that of the endpoint.
+    pub(super) fn reply(&self, error_body: ErrorBody) -> Reply {
         let detail = match self {
             HttpError::Invalid { invalid, .. } => invalid.detail(),
             other => json!(other.to_string()),
         };
-        let body = match is_call {
-            true => call::error_body(&detail),
-            false => json!({"detail": detail}),
-        };
-        let mut reply = json_reply(self.status(), body.to_string());
+        let mut reply = json_reply(self.status(), error_body(&detail).to_string());
         match self {
             HttpError::Route(route::RouteError::Method(allowed)) => {
                 reply
@@ -167,7 +148,7 @@ impl HttpError {
                     reply.headers_mut().insert(name, value);
                 }
             }
-            HttpError::Key(_) | HttpError::Whip(whip::WhipError::SpentKey) => {
+            HttpError::Key(_) => {
                 reply
                     .headers_mut()
                     .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -245,16 +226,6 @@ impl From<ModuleRefusal> for HttpError {
     }
 }
 
-impl From<whip::WhipError> for HttpError {
-    /// Counts and logs an offer's error like that of any other offer.
-    fn from(refusal: whip::WhipError) -> Self {
-        match refusal {
-            whip::WhipError::Offer(refusal) => HttpError::Offer(refusal),
-            other => HttpError::Whip(other),
-        }
-    }
-}
-
 /// Returns the status of an offer's error.
 fn of_offer(refusal: &SessionRefusal) -> StatusCode {
     match refusal {
@@ -305,7 +276,7 @@ mod tests {
         ] {
             let refusal = HttpError::Offer(refusal);
             assert!(refusal.to_string().contains(text), "{refusal}");
-            let reply = refusal.reply(false);
+            let reply = refusal.reply(route::error_body);
             assert_eq!(reply.status().as_u16(), status, "{text}");
             let found = reply.headers().get(header::RETRY_AFTER);
             assert_eq!(found.and_then(|value| value.to_str().ok()), retry, "{text}");

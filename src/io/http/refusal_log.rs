@@ -26,10 +26,9 @@ pub fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_off
     let (method, status) = (&head.method, refusal.status().as_u16());
     let client = log_client(app, peer);
     match refusal {
-        HttpError::Module(refusal) => {
-            if let Some(warning) = &refusal.warning {
-                client.attribute(|| warn!("{status} {method} {path}: {warning}"));
-            }
+        HttpError::Module(module) if module.warning.is_some() => {
+            let warning = module.warning.as_deref().unwrap_or_default();
+            client.attribute(|| warn!("{status} {method} {path}: {warning}"));
         }
         HttpError::Invalid { invalid, body } if client.may_log_body() => {
             let body = String::from_utf8_lossy(body);

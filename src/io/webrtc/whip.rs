@@ -18,7 +18,7 @@ use crate::features::Feature;
 use crate::io::http::access::authorizations;
 use crate::io::http::app::{RunnerApp, register};
 use crate::io::http::body::{AcceptedBody, read};
-use crate::io::http::error::HttpError;
+use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::lease::{RegistrationLease, requester, session_start};
 use crate::io::http::refusal_log::log_client;
 use crate::io::tasks::request_time;
@@ -31,7 +31,7 @@ use crate::proto::http::route::Query;
 use crate::proto::webrtc::offer::AnswerBody;
 use crate::proto::webrtc::whip::call::{self, CallsRequest, PresentedKey};
 use crate::proto::webrtc::whip::path::{ResourceMethod, WhipEndpoint, WhipRoute};
-use crate::proto::webrtc::whip::{self, ResourceRequest, ResourceResponse, WhipOffer, answer, offer};
+use crate::proto::webrtc::whip::{self, ResourceRequest, ResourceResponse, WhipError, WhipOffer, answer, offer};
 use edge_runner_http::common::{PeerInfo, Reply};
 use edge_runner_http::common::{json_reply, lock, unix_time_s, whole};
 
@@ -89,7 +89,7 @@ async fn open(
     let access = app.access.current();
     let has_key = access.policy.is_key(shown.as_ref().map(PresentedKey::as_bytes));
     if is_spent {
-        return Err(HttpError::Whip(whip::WhipError::SpentKey));
+        return Err(WhipError::SpentKey.into());
     }
     if !has_key && of_session.is_none() {
         return Err(HttpError::Key(match shown {
@@ -108,10 +108,7 @@ async fn open(
     offer::check(via, &call.sdp)?;
     let named = Query::new(query).value(BOT);
     let lease = match of_session {
-        Some(id) => Some(
-            RegistrationLease::claim_once(&app.table, id, peer)
-                .map_err(|_| HttpError::Whip(whip::WhipError::SpentKey))?,
-        ),
+        Some(id) => Some(RegistrationLease::claim_once(&app.table, id, peer).map_err(|_| WhipError::SpentKey)?),
         None => None,
     };
     let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
@@ -197,7 +194,7 @@ async fn patch(
         .iter()
         .any(|known| kind.eq_ignore_ascii_case(known.as_bytes()))
     {
-        return Err(HttpError::Whip(whip::WhipError::UnsupportedType(TYPES)));
+        return Err(WhipError::UnsupportedType(TYPES).into());
     }
     let body: Bytes = read(app.conn_limits, headers, AcceptedBody::Anything, body).await?;
     // `If-Match` may be split over several headers.
@@ -276,5 +273,56 @@ fn text(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Reply
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.append(name, value);
+    }
+}
+
+impl From<WhipError> for HttpError {
+    /// Counts and logs an offer's error like that of any other offer.
+    fn from(refusal: WhipError) -> Self {
+        let status = match refusal {
+            WhipError::Offer(refusal) => return HttpError::Offer(refusal),
+            WhipError::UnsupportedType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            WhipError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            WhipError::NotUtf8 | WhipError::BadForm(_) | WhipError::BadFragment(_) => StatusCode::BAD_REQUEST,
+            WhipError::UnsupportedOffer(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            WhipError::StaleEtag => StatusCode::PRECONDITION_FAILED,
+            WhipError::SpentKey => StatusCode::UNAUTHORIZED,
+        };
+        let asks_for_key = status == StatusCode::UNAUTHORIZED;
+        let header = asks_for_key.then_some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        let refusal = ModuleRefusal {
+            header,
+            ..ModuleRefusal::new(status, refusal)
+        };
+        refusal.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::refusal::SessionRefusal;
+
+    #[test]
+    fn an_error_has_its_status_and_a_spent_key_asks_for_another() {
+        for (error, status, asks_for_key) in [
+            (WhipError::UnsupportedType("a/b"), 415, false),
+            (WhipError::TooLong, 413, false),
+            (WhipError::NotUtf8, 400, false),
+            (WhipError::BadForm("no"), 400, false),
+            (WhipError::BadFragment("no"), 400, false),
+            (WhipError::UnsupportedOffer("no"), 422, false),
+            (WhipError::StaleEtag, 412, false),
+            (WhipError::SpentKey, 401, true),
+        ] {
+            let detail = error.to_string();
+            let HttpError::Module(refusal) = HttpError::from(error) else {
+                panic!("{detail}: a refusal of the module");
+            };
+            assert_eq!((refusal.status.as_u16(), &refusal.detail), (status, &detail));
+            assert_eq!(refusal.header.is_some(), asks_for_key, "{detail}");
+        }
+        let of_offer = HttpError::from(WhipError::Offer(SessionRefusal::Full));
+        assert!(matches!(of_offer, HttpError::Offer(SessionRefusal::Full)));
     }
 }

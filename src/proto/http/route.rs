@@ -9,12 +9,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde_json::{Value, json};
+
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::http::endpoint::{EndpointKind, ModuleEndpoint};
 use crate::http::token::SocketKind;
 use crate::http::uploads;
 use crate::modules;
+use crate::webrtc::whip::call::error_body as call_error_body;
 use crate::webrtc::whip::path as whip;
 
 /// An endpoint with the parameters of its path.
@@ -117,6 +120,14 @@ impl Route<'_> {
         }
     }
 
+    /// Returns what makes the JSON of an error at this endpoint.
+    pub fn error_body(&self) -> ErrorBody {
+        match self {
+            Route::Whip(request) if request.is_call() => call_error_body,
+            _ => error_body,
+        }
+    }
+
     /// Returns whether only the operator may send a request: with the key, and from no foreign
     /// page.
     pub fn is_for_operator(&self) -> bool {
@@ -134,6 +145,14 @@ impl Route<'_> {
     pub fn accepts_offer(&self) -> bool {
         matches!(self, Route::Offer(_) | Route::Whip(whip::WhipRoute::Create(..)))
     }
+}
+
+/// Makes the JSON of an error from its `detail`.
+pub type ErrorBody = fn(&Value) -> Value;
+
+/// Returns the JSON of an error, as most endpoints have it.
+pub fn error_body(detail: &Value) -> Value {
+    json!({"detail": detail})
 }
 
 /// A request without an endpoint.

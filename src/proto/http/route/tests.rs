@@ -200,3 +200,12 @@ fn only_the_page_counts_as_navigation() {
         assert!(!is_navigation("GET", path));
     }
 }
+
+#[test]
+fn errors_of_the_calls_endpoint_have_a_message() {
+    let detail = json!("no");
+    let of = |path| route("POST", path).expect("an endpoint").error_body()(&detail);
+    assert_eq!(of("/start"), json!({"detail": "no"}));
+    assert_eq!(of("/whip"), json!({"detail": "no"}));
+    assert_eq!(of("/v1/realtime/calls")["error"]["message"], "no");
+}
