@@ -147,13 +147,13 @@ const NAMED_TRANSPORTS: [NamedTransport; 6] = [
             "caller/telephone",
             "caller/provider_webhook",
         ],
-        foreign: 28,
+        foreign: 16,
     },
     // Rooms of LiveKit, calls of WhatsApp and listeners are WebRTC connections.
     NamedTransport {
         names: &["webrtc"],
         homes: &["webrtc", "livekit", "whatsapp", "calls/listening"],
-        foreign: 16,
+        foreign: 15,
     },
 ];
 
