@@ -9,6 +9,10 @@ if (!process.env.EDGE_RUNNER_WARM) {
   console.error("start it with `edge-runner --warm 1 -- node warm_echo.mjs`");
   process.exit(1);
 }
+if (!globalThis.WebSocket) {
+  console.error(`it needs Node 22 or later, for its WebSocket: this is ${process.version}`);
+  process.exit(1);
+}
 // The standard input is a socket, one JSON object a line in both directions.
 const runner = new Socket({ fd: 0, readable: true, writable: true });
 runner.on("close", () => process.exit(0));

@@ -27,9 +27,11 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src/io/process/python"
 sys.path.insert(0, str(PACKAGE))
+sys.path.append(str(ROOT / "tests/check"))
 sys.dont_write_bytecode = True
 
 from edge_runner import Refused, check, hooks, media, pacing, run, session  # noqa: E402
+from skips import lacks  # noqa: E402
 
 
 class Pacing(unittest.TestCase):
@@ -68,8 +70,10 @@ class Peer:
         self.url = f"ws://127.0.0.1:{port}/secret"
         return self
 
-    async def __aexit__(self, *_):
-        await self.done.wait()
+    async def __aexit__(self, failed, *_):
+        # A test that failed may have had no connection.
+        if not failed:
+            await self.done.wait()
         self.server.close()
         await self.server.wait_closed()
 
@@ -698,7 +702,7 @@ class Children(unittest.TestCase):
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard != resource.RLIM_INFINITY and hard < 2000:
-            self.skipTest("the system allows too few descriptors")
+            lacks(self, "2,000 file descriptors: ulimit -Hn 2000, as root")
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
         ours, theirs = socket.socketpair()
@@ -841,16 +845,22 @@ class Children(unittest.TestCase):
         self.assertTrue(log.endswith("ZeroDivisionError: division by zero\n"), log)
 
 
-@unittest.skipUnless(shutil.which("node"), "Node is not installed")
+# Node 22 has it without the option, Node 18 has neither.
+NODE = ("node", "--experimental-websocket")
+
+
 class Node(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        if not shutil.which("node") or subprocess.run([*NODE, "--version"], capture_output=True).returncode:
+            lacks(self, "the example of a bot in Node: Node 22 or later, of https://nodejs.org")
+
     async def test_the_example_waits_for_its_call_and_plays_it_back(self):
         ours, theirs = socket.socketpair()
         heard = speech(b"\1\2", 16_000)
         async with Peer([(0x82, heard)]) as peer:
             with theirs:
-                # Node 22 has it without the option.
                 process = await asyncio.create_subprocess_exec(
-                    "node", "--experimental-websocket", ROOT / "examples/bots/warm_echo.mjs", stdin=theirs,
+                    *NODE, ROOT / "examples/bots/warm_echo.mjs", stdin=theirs,
                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "EDGE_RUNNER_WARM": "once"})
             reader, writer = await asyncio.open_connection(sock=ours)
             hello = json.loads(await reader.readline())
